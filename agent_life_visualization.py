@@ -19,7 +19,7 @@ from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import DumpMetadata
 from common import argument_checks, command_line
 from common.argument_checks import at_least, result_name, seed_value
-from common.plural import plural
+from common.number_text import plural
 from common.result_places import OutputFolder
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from analysis.runs.record_limit import limited
 from common import command_line
 
 if TYPE_CHECKING:
-    from analysis.clusters.clustering import Clustering
-    from analysis.clusters.dataset import Dataset, Step
-    from analysis.clusters.projection import Projection
+    from analysis.clusters.dataset import Dataset
+    from analysis.clusters.projection import Clustering, Projection
     from analysis.clusters.report.outputs import Run
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
     from analysis.runs.run_folder import RunFolder
+    from common.progress_view import Step
 
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 
@@ -99,7 +99,7 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters and compute their statistics."""
-    from analysis.clusters.clustering import cluster_method
+    from analysis.clusters.projection import cluster_method
     from analysis.clusters.report import outputs
     from analysis.clusters.summarise import cluster_statistics, summarise
     from analysis.statistics.stability import projection_stability, stability_floor

@@ -33,7 +33,7 @@ from reinforcement_learning.play.workers import Vectorization, chosen_device, ch
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 if TYPE_CHECKING:
-    from reinforcement_learning.play.evaluating.results import SeedResults
+    from reinforcement_learning.play.evaluation_results import SeedResults
 
 EPISODES = {"pvp": 200, "pve": 32}
 
@@ -95,7 +95,7 @@ def main() -> None:
     original_options.refuse(sys.argv[1:], original_options.EVALUATE)
     arguments = command_line.parse(Arguments, __doc__)
     if arguments.list:
-        from agent_zoo.policy_list import print_policies
+        from agent_zoo.checkpoint import print_policies
 
         print_policies(arguments.folder)
         return
@@ -106,7 +106,7 @@ def main() -> None:
     device = chosen_device(arguments.device, arguments.vectorization)
 
     from common.files import locked_folder, make_folder
-    from reinforcement_learning.play.evaluating.evaluation import Evaluation, contests, cost, evaluate, find_results
+    from reinforcement_learning.play.evaluation import Evaluation, contests, cost, evaluate, find_results
     from reinforcement_learning.play.parallel_play import processes_of
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small

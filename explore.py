@@ -3,6 +3,7 @@
     python explore.py analysis_results/RUN
     python explore.py analysis_results/RUN analysis_results/OTHER …     # what other runs of the dump say of its ticks
     python explore.py analysis_results/RUN activation_data/NAME-simulated    # what a world model expects beside it
+    python explore.py analysis_results/NAME-lstm_cell-dynamics          # behaviours, and what moves the memory in them
     python explore.py analysis_results/RUN --dump where/the/dump/is/now -o elsewhere.html
 
 The page, RUN/explorer.html by default, is a single file that works offline in any browser.
@@ -26,11 +27,15 @@ class Arguments:
     """Arguments of explore.py."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN, and any further runs
-    of the same dump whose clusters, codes, sparse features, directions or saliency maps are shown beside it, or of
-    intervene.py on its policy; and dumps that simulate.py wrote of lives that go on from it."""
+    """Run of analyze_activations.py with an embedding and clusters, or of analyze_dynamics.py, such as
+    analysis_results/RUN, and any further runs of the same dump whose clusters, codes, sparse features, directions,
+    dynamics, circuits or saliency maps are shown beside it, or of intervene.py on its policy; and dumps that
+    simulate.py wrote of lives that go on from it."""
     dump: Path | None = None
     """Activation dump that the runs analysed, if it has been moved since."""
+    policy: Path | None = None
+    """Checkpoint file of the policy, for the probabilities of actions; by default the one that a run of
+    analyze_dynamics.py among the runs used."""
     name: str | None = None
     """Name of the page; by default explorer.html."""
     output: OutputPlace = None
@@ -40,7 +45,7 @@ class Arguments:
     whole lives."""
     max_tracks: int = 24
     """Maximum number of sparse features, or of directions, shown of each further run, at least 1, about 1 byte a tick
-    each: the features that vary most, the first directions."""
+    each: the features that vary most, the first directions and components."""
 
     @property
     def path(self) -> Path:
@@ -53,33 +58,16 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     check_values(arguments)
 
-    from functools import partial
-
     from rich.console import Console
 
-    from analysis.runs.finished_run import read_run
-    from common.files import write_text
     from common.progress_view import step
 
     console = Console()
     first, *others = arguments.runs
-    run = read_run(first, arguments.dump)
     with step(console, "loading the libraries"):
-        from analysis.explorer.content import explored
-        from analysis.explorer.page import explorer_page
-        from analysis.explorer.simulated import is_simulated
-        from analysis.explorer.tracks import open_further, read_further
-    simulated = [path for path in others if is_simulated(path)]
-    runs = [path for path in others if path not in simulated]
-    opened = open_further(run, runs, simulated)
-    content = explored(run, arguments.max_ticks, partial(step, console), simulated)
-    further = read_further(opened, content, arguments.max_tracks, partial(step, console))
-    with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
-        write_text(arguments.path, explorer_page(content, further))
-    if len(content.lives) < content.lives_of_run:
-        console.print(f"--max-ticks: {len(content.lives):,} of {content.lives_of_run:,} lives fit", highlight=False)
-    size = arguments.path.stat().st_size
-    console.print(f"{arguments.path}: {size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
+        from analysis.explorer.page.build import Limits, build_page, open_base
+    limits = Limits(arguments.max_ticks, arguments.max_tracks)
+    build_page(open_base(first, arguments.dump), others, arguments.policy, limits, "explorer", arguments.path, console)
 
 
 def check_values(arguments: Arguments) -> None:

@@ -138,7 +138,7 @@ def main() -> None:
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, arguments.workers, arguments.num_envs)
     device = chosen_device(arguments.device, arguments.vectorization)
     if arguments.list:
-        from agent_zoo.policy_list import print_policies
+        from agent_zoo.checkpoint import print_policies
 
         print_policies(arguments.policies_dir)
     elif arguments.smoke_test:

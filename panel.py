@@ -1,19 +1,18 @@
-"""Build a page that plays rollouts of a policy, real and simulated, beside what moves its memory in them.
+"""Build a page that plays lives of a policy, recorded and simulated, beside what moves its memory in them.
 
     python panel.py analysis_results/RUN                                        # a run of analyze_dynamics.py
-    python panel.py analysis_results/RUN --simulated activation_data/NAME-simulated -n 6000
+    python panel.py analysis_results/RUN --simulated activation_data/NAME-simulated
     python panel.py analysis_results/RUN --saliency analysis_results/NAME-saliency-value-gradient -o panel.html
 
 Runs of saliency.py and circuits beside RUN are shown too, and so is NAME-simulated beside the recorded dump NAME,
-unless others are named. The page, RUN/panel.html by default, is a single file that works offline in any browser; see
-docs/panel.md.
+unless others are named. The page, RUN/panel.html by default, is that of explore.py in another layout: a single file
+that works offline in any browser; see docs/panel.md.
 """
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
@@ -30,16 +29,19 @@ class Arguments:
     run: tyro.conf.Positional[Path]
     """Run of analyze_dynamics.py, such as analysis_results/NAME-lstm_cell-dynamics."""
     saliency: tuple[Path, ...] = ()
-    """Runs of saliency.py of the recorded or the simulated dump, whose maps can be laid over views; by default those in
-    the folder that holds RUN."""
+    """Runs of saliency.py of the recorded dump, whose maps can be laid over views; by default those in the folder that
+    holds RUN."""
     circuits: tuple[Path, ...] = ()
     """Runs of analyze_dynamics.py --circuit of the recorded dump, whose graphs are shown; by default those in the
     folder that holds RUN."""
     simulated: Path | None = None
-    """Dump written by simulate.py; by default the one beside the recorded dump with -simulated after its name, if there
-    is one of the same policy."""
-    rollouts: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 6000
-    """Maximum number of rollouts, at least 1, of up to 32 ticks each; with a simulated dump, half of them real."""
+    """Dump written by simulate.py, of lives that go on from the recorded one; by default the one beside it with
+    -simulated after its name, if there is one."""
+    max_ticks: int = 400_000
+    """Maximum number of ticks of each dump in the page, at least 1, about 40 bytes each. Larger dumps are sampled by
+    whole lives."""
+    max_components: int = 24
+    """Maximum number of components in the page, at least 1, about 1 byte a tick each."""
     dump: Path | None = None
     """Recorded dump that the run was made from, if it has been moved since."""
     policy: Path | None = None
@@ -64,29 +66,33 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.panel.content import find_circuits, find_saliency, find_sources, read_panel
-    from analysis.panel.page import panel_page
     from analysis.runs.dynamics_run import read_dynamics
-    from common.files import write_text
     from common.progress_view import step
 
     console = Console()
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     dynamics = read_dynamics(arguments.run, arguments.dump)
-    sources = find_sources(dynamics, arguments.simulated, arguments.policy, say)
-    saliency = find_saliency(dynamics, sources, arguments.saliency, say)
-    circuits = find_circuits(dynamics, arguments.circuits, say)
-    content = read_panel(dynamics, sources, saliency, circuits, arguments.rollouts, partial(step, console))
-    with step(console, f"building the page of {len(content):,} rollouts, {len(content.ticks):,} ticks"):
-        write_text(arguments.path, panel_page(content))
-    say(f"{arguments.path}: {arguments.path.stat().st_size / 1e6:.1f} MB")
+    with step(console, "loading the libraries"):
+        from analysis.explorer.companion_runs import find_circuits, find_saliency, find_simulated
+        from analysis.explorer.page.build import Limits, build_page
+    beside = [
+        *find_saliency(dynamics, arguments.saliency, say), *find_circuits(dynamics, arguments.circuits, say),
+        *find_simulated(dynamics, arguments.simulated, say),
+    ]  # fmt: skip
+    named = {*arguments.saliency, *arguments.circuits, arguments.simulated}
+    unnamed = [path for path in beside if path not in named]
+    limits = Limits(arguments.max_ticks, arguments.max_components)
+    build_page(dynamics, beside, arguments.policy, limits, "panel", arguments.path, console, unnamed)
 
 
 def check_values(arguments: Arguments) -> None:
     """Refuse invalid values before anything is read."""
     if arguments.path.suffix.lower() != ".html":
         raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
-    argument_checks.check(arguments, name=result_name(arguments.name), rollouts=at_least(arguments.rollouts, 1))
+    argument_checks.check(
+        arguments, name=result_name(arguments.name), max_ticks=at_least(arguments.max_ticks, 1),
+        max_components=at_least(arguments.max_components, 1),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import tyro
 
 from common import argument_checks, command_line
 from common.argument_checks import at_least, between, result_name
-from common.plural import plural
+from common.number_text import plural
 from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from analysis.replays.clusters import ReplayClusters
-    from analysis.replays.events import Events
-    from analysis.replays.replay import Replay
+    from analysis.replays.replay import Events, Replay
 
 SIZES = (64, 4096)
 FASTEST = 100
@@ -85,8 +84,8 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.replays.events import events_of
     from analysis.replays.file import read_replay
+    from analysis.replays.replay import events_of
     from common.progress_view import step
 
     console = Console()

@@ -37,7 +37,7 @@ from common import command_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from analysis.codes.content import Step
+    from common.progress_view import Step
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def describe(options: DescribeArguments, console: "Console", step: "Step") -> No
     from analysis.codes.cards import cards_markdown, cards_of, code_places
     from analysis.codes.content import coded_dump
     from analysis.position import positions
-    from analysis.runs.names import called, keep_names
+    from analysis.runs.codebook_rule import called, keep_names
     from analysis.runs.run_folder import write_figure
     from analysis.statistics.resampling import Bootstrap
     from common.files import write_json, write_text
@@ -152,9 +152,10 @@ def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
 
     run, _ = open_run(options.run, options.dump)
     with step("loading the libraries"):
+        from analysis.explorer.base import cluster_base
         from analysis.explorer.content import explored
-        from analysis.explorer.page import explorer_page
-    content = explored(run, options.max_ticks, step)
+        from analysis.explorer.page.page import explorer_page
+    content = explored(cluster_base(run, step), options.max_ticks, step)
     path = options.run / "hover.html"
     with step(f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
         write_text(path, explorer_page(content))

@@ -171,8 +171,7 @@ def real_courses(options: QualityOptions, held_out: "HeldOut") -> "Iterator[tupl
     """Refuse what cannot be played; return what is played from recorded ticks on, as it was and with other dice."""
     from activation_store.reader import read_metadata
     from analysis.world_model.windows import CONTEXT, memory_layers
-    from reinforcement_learning.play.branches import BranchPlan, play_branches
-    from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
+    from reinforcement_learning.play.branches import BranchPlan, drawn_points, play_branches, recorded_contest
 
     points = drawn_points(held_out.dump, held_out.origin.test, options.other_dice, CONTEXT - 1, options.seed)
     metadata, episodes = read_metadata(held_out.dump), sorted({point.episode for point in points})

@@ -39,12 +39,12 @@ class Arguments:
     """Parent folder of the study's results; those of each stage are in a folder of their own."""
     pages_dir: Path | None = None
     """Folder of the page, which is named after the study file; by default docs/findings, with --policies
-    study_results/findings."""
+    the folder findings in --results-dir."""
     policies: str | None = None
     """Comma-separated names of policies in place of the study's own. The study of these is written beside the results,
     as a file of its own, and its page shows the same rows of results for each of them."""
-    policies_dir: Path = Path("policies")
-    """Folder of the policies in --policies."""
+    policies_dir: Path | None = None
+    """Folder of the policies in --policies, by default policies."""
     ray_address: str | None = None
     """Run stages that do not need each other side by side on a Ray cluster whose machines share this folder: local,
     auto or HOST:PORT, as in extract_activations.py. By default one after the other on this machine."""
@@ -109,17 +109,21 @@ def main() -> None:
 def study_path(arguments: Arguments) -> Path:
     """Return the study file: the one named, or the one that is written for other policies."""
     if arguments.policies is None:
+        if arguments.policies_dir is not None:
+            raise UserError("--policies-dir is the folder of those in --policies: add --policies, or leave it out")
         return arguments.study
-    from analysis.findings.other_policies import write_study_of
+    from agent_zoo.checkpoint_files import SUFFIX
+    from analysis.findings.other_policies import SHIPPED, write_study_of
 
     policies = tuple(dict.fromkeys(split(arguments.policies)))
     if not policies:
         raise UserError("--policies names none: give names such as A,B")
+    folder = SHIPPED if arguments.policies_dir is None else arguments.policies_dir
     for name in policies:
-        check_file_name(name)
-    path = write_study_of(arguments.study, policies, arguments.policies_dir, arguments.results_dir)
-    print(f"the study of these policies: {path}")
-    return path
+        check_file_name(name, "--policies")
+        if not (path := folder / f"{name}{SUFFIX}").is_file():
+            raise UserError(f"{path} does not exist: --policies names files in --policies-dir")
+    return write_study_of(arguments.study, policies, folder, arguments.results_dir, print)
 
 
 def pages_dir(arguments: Arguments) -> Path:

@@ -56,7 +56,7 @@ from reinforcement_learning.run_settings import (
     read_run_settings,
 )
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.sweeps.sweep import (
+from reinforcement_learning.training.sweep import (
     check_sweep,
     is_local,
     read_sweep,
@@ -214,13 +214,8 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
 def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
     """Start or continue a sweep whose values Optuna chooses on this machine, and show all its trials."""
     from common.files import locked_folder, make_folder
-    from reinforcement_learning.training.sweeps.local_sweep import (
-        BEST_FILE,
-        SweepFolder,
-        TrialCommands,
-        run_local_sweep,
-    )
-    from reinforcement_learning.training.sweeps.sweep import read_search_space
+    from reinforcement_learning.training.local_sweep import BEST_FILE, SweepFolder, TrialCommands, run_local_sweep
+    from reinforcement_learning.training.sweep import read_search_space
 
     name = arguments.name or default_name(arguments.agent)
     check_file_name(name)

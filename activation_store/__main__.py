@@ -211,18 +211,18 @@ def validate(command: Validate) -> None:
 
 def convert(command: Convert) -> None:
     """Write the dump in the requested format."""
-    from activation_store.exchange import conversion
+    from activation_store.exchange import export
 
     if command.format == "json" and command.precision == "float16":
         raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
     with progress("converting") as report:
-        conversion.convert(command.source, command.output, command.format, command.precision, report)
+        export.convert(command.source, command.output, command.format, command.precision, report)
     _say_what_was_written(command.output)
 
 
 def sample(command: SampleArguments) -> None:
     """Write a small dump of the same format."""
-    from activation_store.exchange import conversion
+    from activation_store.exchange import export
 
     if (command.lives is None) == (command.episodes is None):
         raise UserError("give the size of the sample: either --lives N or --episodes N")
@@ -230,7 +230,7 @@ def sample(command: SampleArguments) -> None:
         command, lives=at_least(command.lives, 1), episodes=at_least(command.episodes, 1), seed=seed_value(command.seed)
     )
     with progress("sampling") as report:
-        conversion.sample(
+        export.sample(
             command.source,
             command.output,
             lives=command.lives,
@@ -244,8 +244,7 @@ def sample(command: SampleArguments) -> None:
 def export(command: Export) -> None:
     """Write one Parquet file for other programs."""
     from activation_store.exchange.export import export as write
-    from activation_store.selection import OBSERVATIONS
-    from activation_store.subsample import Subsample
+    from activation_store.selection import OBSERVATIONS, Subsample
 
     parts = (*OBSERVATIONS, "tables")
     leave_out = split(command.leave_out)

@@ -15,8 +15,8 @@ import numpy as np
 import orjson
 from pydantic import ConfigDict
 
+from common.array_files import Kind, read_tensors, write_tensors
 from common.checked_json import in_shape
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
 DIRECTIONS_FILE = "directions.safetensors"

@@ -21,8 +21,7 @@ from activation_store.schema import (
     DumpFile,
     DumpMetadata,
 )
-from activation_store.selection import Gathering, Selection, select
-from activation_store.subsample import ALL_RECORDS, Subsample
+from activation_store.selection import ALL_RECORDS, Gathering, Selection, Subsample, select
 from common.argument_checks import did_you_mean
 from common.checked_json import read_small_json
 from common.files import PARTIAL_SUFFIX, sha256, visible

@@ -40,7 +40,7 @@ RECORDINGS: dict[Record, Recording] = {
 }
 
 
-def record_again(folder: Path, metadata: DumpMetadata, record: Record = "standard") -> str:
+def record_again(folder: Path, metadata: DumpMetadata) -> str:
     """Return what to do about something that a dump lacks: the command that records its policy again, beside it.
 
     The command plays as the dump was played: the same episodes, tasks and rules.
@@ -49,11 +49,11 @@ def record_again(folder: Path, metadata: DumpMetadata, record: Record = "standar
         return "it was played with an edit: give intervene.py --record all"
     if metadata.origin != "game":
         return "it holds simulated lives, which have no more: give a dump of the game"
-    name = f"{folder.resolve().name}-{record}"
+    name = f"{folder.resolve().name}-standard"
     if metadata.environment.get("opponents"):
-        name = record  # each of several dumps is named after its policy as well
-    usual = RECORDINGS[record]
-    how = ["--record", record, *_options([("-n", max(len(metadata.episodes), usual.episodes), usual.episodes)])]
+        name = "standard"  # each of several dumps is named after its policy as well
+    usual = RECORDINGS["standard"]
+    how = ["--record", "standard", *_options([("-n", max(len(metadata.episodes), usual.episodes), usual.episodes)])]
     return f"record it with `{shlex.join([*_command(folder, metadata, how), '--name', name])}`"
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import orjson
 from pydantic import ConfigDict
 
+from common.array_files import Kind, read_tensors, write_tensors
 from common.checked_json import in_shape
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
 FORMAT_VERSION = 1

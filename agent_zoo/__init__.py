@@ -13,7 +13,7 @@ Network = Literal["published", "earlier"]
 """The networks that an agent may have."""
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
 EARLIER_CLASS = "EarlierPolicy"
-_NO_AGENTS = ("memories", "network_parts", "original", "semantic")
+_NO_AGENTS = ("network_parts", "original")
 """Folders of what agents share."""
 
 

@@ -30,14 +30,13 @@ from activation_store.layers import (
     memory_names,
 )
 from agent_zoo.hooks import Hook, Hooks
-from agent_zoo.memories.memory import Memory, MemoryState
-from agent_zoo.memories.memory_cells import CELLS
+from agent_zoo.memory import CELLS, Memory, MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.network_parts.layers import ActionDecoder, Candidates, initialize_orthogonally
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
-from agent_zoo.semantic.module import SemanticModule
-from agent_zoo.semantic.shape import SemanticShape
+from agent_zoo.semantic_module import SemanticModule
+from agent_zoo.semantic_shape import SemanticShape
 
 _ACTION_GAIN = 0.01  # nearly equal probabilities before training
 

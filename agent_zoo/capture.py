@@ -9,7 +9,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, STATES, check_policy_layers, memory_names
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import PackedObservation
 from common.user_error import UserError

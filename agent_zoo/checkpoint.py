@@ -1,10 +1,12 @@
-"""A trained policy in one file that is safe to open: weights as safetensors, all else as text in its header."""
+"""A trained policy in one file that is safe to open, all but its weights as text in the header; lists of policies."""
 
 import functools
 import json
 import math
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,16 @@ from torch.overrides import TorchFunctionMode
 import agent_zoo
 from agent_zoo import Network
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint_files import folders_of, import_hint, list_checkpoints, not_imported
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
-from agent_zoo.semantic.shape import SemanticShape
-from agent_zoo.tensors import as_arrays, as_tensors
+from agent_zoo.semantic_shape import SemanticShape
+from common import command_line
+from common.array_files import Kind, read_tensors, write_tensors
 from common.files import read_bytes, write_bytes
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
+
+PACKAGES = ("nmmo", "pufferlib", "numpy", "torch")
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ FORMAT_VERSION = 1
 _KIND: Kind = "policy"
 _REASON_SHOWN = 200
 _NUMBERS_BESIDE_WEIGHTS = 1 << 20
+_HEADS = ("policy", "agent", "agent-steps", "seed", "task size", "folder")
 
 
 @dataclass(frozen=True)
@@ -230,3 +236,43 @@ def _build_for(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> Recur
 def copy_checkpoint(source: Path, target: Path) -> None:
     """Copy a checkpoint atomically."""
     write_bytes(target, read_bytes(source))
+
+
+def as_arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Return the same numbers as arrays in main memory."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Return the same numbers as tensors on the CPU that share no memory with the arrays."""
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def print_policies(folder: Path) -> None:
+    """Show the policies in a folder, and beside the shipped ones one's own; what cannot be read, with the reason.
+
+    Raises:
+        UserError: there is none.
+    """
+    places = folders_of(folder)
+    rows = [_row(path) for place in places for path in list_checkpoints(place)]
+    originals = [path for place in places for path in not_imported(place)]
+    if not rows and not originals:
+        raise UserError(f"there is no policy in {folder}/: train one with `python train.py`")
+    command_line.print_table(_HEADS, [*rows, *((path.stem, "", "", "", "", str(path.parent)) for path in originals)])
+    for path in originals:
+        print(import_hint(path))
+
+
+def _row(path: Path) -> tuple[str, ...]:
+    try:
+        info = read_info(path)
+    except UserError as error:
+        return path.stem, f"unreadable: {error}", "", "", "", str(path.parent)
+    seed = "unknown" if info.origin else str(info.seed)
+    return path.stem, info.agent, info.shown_steps, seed, str(info.layout.task_size), str(path.parent)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}

@@ -1,4 +1,4 @@
-"""One training run in several processes, each with its own part of the data, all with the same weights.
+"""One training run in several processes, each with its own part of the data and its device, all with the same weights.
 
 `torchrun` starts the processes and passes each its rank in environment variables. A run in one process uses
 `SingleProcess`, whose methods change nothing.
@@ -19,8 +19,27 @@ import torch
 import torch.distributed
 from torch import nn
 
-from agent_zoo.torchrun import MEETING_SOCKET, check_started_together, number_of_processes
+from agent_zoo.torchrun import MEETING_SOCKET, check_started_together, number_of_processes, number_on_this_machine
 from common.user_error import UserError
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` uses a GPU if there is one.
+
+    Each of several processes of a run on a machine gets its own GPU.
+
+    Raises:
+        UserError: a GPU was requested but there is none, or there are fewer GPUs than processes.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was requested, but torch finds no GPU: use auto or cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    number, gpus = number_on_this_machine(), torch.cuda.device_count()
+    if number is not None and number >= gpus:
+        raise UserError(f"process {number} of this machine finds {gpus} GPUs: start at most {gpus} processes")
+    return torch.device("cuda") if number is None else torch.device("cuda", number)
+
 
 TIMEOUT = timedelta(minutes=30)
 _PATIENCE = 20.0

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from activation_store.layers import ENCODER_OUTPUT
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import ActionDecoder
 from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, log_legality
 from common.user_error import UserError

@@ -25,8 +25,8 @@ from common.user_error import UserError, one_line
 
 if TYPE_CHECKING:
     from analysis.evaluation.scores import PolicyResults
-    from analysis.evaluation.tables import Table
     from analysis.statistics.resampling import Bootstrap
+    from analysis.tables import Table
 
 FIGURE_FILE = "score_summary.png"
 FEWEST_RESAMPLES = 100
@@ -106,8 +106,8 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
     from analysis.evaluation import tables as tables
     from analysis.evaluation.comparisons import improvements, ranking
     from analysis.evaluation.results import MODES
-    from analysis.evaluation.score_summary import score_summary
     from analysis.evaluation.scores import score
+    from analysis.evaluation.tables import score_summary
     from analysis.statistics.resampling import KeptDraws
     from common.files import atomic_file
 

@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Cell = str | int | float | None
 
 
 def tab_separated(rows: Sequence[Mapping[str, object]]) -> str:
@@ -19,3 +22,22 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else ""
     return "" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; None and NaN are cells without a value."""
+
+    name: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def as_text(self) -> str:
+        """Return the table as tab-separated lines, heads first; what is missing is empty."""
+        return tab_separated_lines(self.heads, ([_exact(cell) for cell in row] for row in self.rows))
+
+
+def _exact(cell: Cell) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.6f}" if math.isfinite(cell) else ""
+    return "" if cell is None else str(cell)

@@ -23,7 +23,7 @@ import numpy as np
 import tyro
 
 from activation_store.reader import read_dump, read_metadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from benchmarks.measure import spread
 from benchmarks.scale import copied
 from common import command_line

@@ -20,6 +20,7 @@ import numpy as np
 import pufferlib.vector
 import tyro
 
+from agent_zoo.checkpoint import versions
 from benchmarks.measure import spread
 from common import command_line
 from common.files import write_json
@@ -27,7 +28,6 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, make_plain_environment, observation_layout
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from reinforcement_learning.versions import versions
 from tests.forager import forage
 
 AGENT = "neurips23_start_kit"

@@ -23,11 +23,12 @@ import numpy as np
 import torch
 import tyro
 
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from activation_store.writer import DumpWriter
+from agent_zoo.checkpoint import versions
 from analysis.features import FEATURE_NAMES, feature_matrix
 from benchmarks.measure import spread
 from common import command_line
@@ -37,9 +38,8 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
-from reinforcement_learning.play.recording_progress import Recorded
+from reinforcement_learning.play.terminal import Recorded
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from reinforcement_learning.versions import versions
 
 LAYERS = ("action_decoder",)
 _NEEDED: dict[str, Any] = {"columns": [], "leave_out": ["tile", "tables", "reward", "value", "log_probability"]}

@@ -18,6 +18,7 @@ from typing import Annotated
 import torch
 import tyro
 
+from agent_zoo.checkpoint import versions
 from analysis.interventions.edits.memory_edits import KeptMemory
 from analysis.interventions.edits.state_edits import StateEdit, Untouched
 from analysis.interventions.play.edited_play import play_arm
@@ -28,7 +29,6 @@ from common import command_line
 from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
-from reinforcement_learning.versions import versions
 
 _WORLDS = 4
 _MOVE = 1e-6

@@ -20,26 +20,22 @@ import tyro
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.checkpoint import load_checkpoint, versions
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.measure import COLUMNS, Comparison, Floor, Work, compare, matrix_speed, operations, spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.play.stepper import EpisodeJournal, Stepper, Stopwatch
+from reinforcement_learning.processes import keep_freed_memory
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.optimizers import make_optimizer
-from reinforcement_learning.training.ppo import minibatches, update
+from reinforcement_learning.training.ppo import make_optimizer, minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.versions import versions
 
 RECORDER = "neurips23_start_kit"
 WARM_UPS = 2  # rounds after which the process holds all the memory that a dense network needs

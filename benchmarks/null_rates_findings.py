@@ -10,15 +10,19 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.attribution.sanity import RANDOM
-from analysis.clusters.blindness import TOO_SHORT
+from analysis.clusters.blindness import TOO_SHORT, coverage
 from analysis.dynamics.decompositions import Scale, above_gaussians, decompose
 from analysis.dynamics.neighbours import resampled_lives
 from analysis.sparse.report import matched, stability
 from analysis.sparse.training import FitPlan, normalisation, train
-from analysis.statistics.coverage import coverage
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import ClusterMethod, exceeds, projection_stability, stability_floor
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import (
+    ClusterMethod,
+    exceeds,
+    gaussian_surrogate,
+    projection_stability,
+    stability_floor,
+)
 from benchmarks.null_rates_lives import LIMIT, NULL, POWER, Case
 from tests.planted_coverage import told
 from tests.planted_lives import make_lives, smooth, values_of

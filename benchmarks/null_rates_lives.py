@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from analysis.life.phases.label_sequences import LabelSequences
-from analysis.life.phases.memory import memory_of_two
-from analysis.life.phases.transitions import transitions
-from analysis.life.phases.visits import visits
+from analysis.life.phases.transitions import memory_of_two, transitions
+from analysis.life.phases.visits import LabelSequences, visits
 from analysis.lives import Lives
-from analysis.statistics.differences import Differences, cluster_differences
+from analysis.statistics.effect_intervals import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
 from benchmarks.power import planted
 from tests.planted_labels import (

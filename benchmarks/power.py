@@ -20,9 +20,8 @@ from scipy.signal import lfilter
 
 from analysis.lives import Lives
 from analysis.statistics.circular_shift import circular_shift_test
-from analysis.statistics.effect_intervals import effect_intervals
-from analysis.statistics.inference import LEVEL, Inference
-from analysis.statistics.power import POWER, detectable
+from analysis.statistics.effect_intervals import detectable, effect_intervals
+from analysis.statistics.inference import LEVEL, POWER, Inference
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError

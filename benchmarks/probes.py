@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from activation_store.reader import read_metadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import Input, inputs_named, recorded
 from analysis.probes.logistic import fit_logistic

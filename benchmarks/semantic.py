@@ -15,6 +15,7 @@ from typing import Annotated
 import torch
 import tyro
 
+from agent_zoo.checkpoint import versions
 from agent_zoo.data_parallel import ALONE
 from benchmarks.learning import start
 from benchmarks.measure import Work, compare, spread
@@ -25,10 +26,8 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import SemanticSettings, Settings
-from reinforcement_learning.training.optimizers import make_optimizer
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.semantic_training import SemanticTraining
-from reinforcement_learning.versions import versions
 
 AGENT = "neurips23_start_kit"
 GOAL = 1.25

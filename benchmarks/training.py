@@ -33,6 +33,7 @@ import tyro
 import yaml
 
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import versions
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
@@ -43,18 +44,15 @@ from common.files import write_json, write_text
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
-from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
+from reinforcement_learning.play.stepper import Stepper, Stopwatch, make_steppers, reset
+from reinforcement_learning.processes import keep_freed_memory
 from reinforcement_learning.run_settings import check_training, load_settings
 from reinforcement_learning.settings import Settings, plain_settings
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
-from reinforcement_learning.training.optimizers import make_optimizer
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import METRICS_FILE
-from reinforcement_learning.versions import versions
 
 AGENT = "neurips23_start_kit"
 REST = "rest"  # the phase of what no other phase counts, such as waiting for another process

@@ -1,11 +1,14 @@
-"""Checks of user input: numbers, seeds, lists of names and unknown names.
+"""Checks of user input: numbers, seeds, lists of names, unknown names and conditions.
 
 A check of one value is a pair: whether it passes, and a description of the allowed values.
 """
 
 import difflib
+import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from common.user_error import UserError
 
@@ -22,6 +25,11 @@ _GAME_WORDS = {
     "money": "gold", "coins": "gold", "time": "tick", "age": "tick", "clock": "tick",
 }  # fmt: skip
 """What the game calls what people may ask for."""
+COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
+}  # fmt: skip
+"""Ways to compare values with a number."""
+_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 def check(arguments: object, **allowed: Allowed) -> None:
@@ -51,14 +59,14 @@ def seed_value(value: int) -> Allowed:
     return between(value, 0, SEEDS - 1)
 
 
-def check_file_name(name: str) -> None:
-    """Refuse a name of a policy, run or sweep that is not a valid file name.
+def check_file_name(name: str, option: str = "-n") -> None:
+    """Refuse a name of a policy, run or sweep, given by an option, that is not a valid file name.
 
     Raises:
         UserError: names the characters that are allowed.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
+        raise UserError(f"{option} {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
 def result_name(name: str | None) -> Allowed:
@@ -88,3 +96,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     suggestions = nearest(name, known)
     return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+
+
+def parts_of(text: str, option: str) -> tuple[str, str, float]:
+    """Split a condition into what is compared, how, and with which number.
+
+    Args:
+        text: such as `self_food < 30`.
+        option: where the user wrote it, such as `--while`; begins the message.
+
+    Raises:
+        UserError: it has another form.
+    """
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise UserError(
+            f"{option} {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
+            "'self_food < 30'"
+        )
+    feature, comparison, number = match.groups()
+    return feature, comparison, float(number)

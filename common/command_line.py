@@ -15,9 +15,9 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from common.argument_checks import did_you_mean
 from common.figure_settings import draw_without_screen
@@ -212,8 +212,6 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """
     from rich.console import Console
 
-    from common.terminal_table import terminal_table
-
     rows = [tuple(map(printable, row)) for row in rows]
     console = Console()
     if not console.is_terminal:
@@ -276,3 +274,48 @@ def _end(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def terminal_table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[str], title: str = "", caption: str = ""
+) -> "Table":
+    """Return a table whose cells wrap between words, as long as all words fit beside each other.
+
+    Args:
+        left: heads of columns of words; the others hold numbers, and are aligned right.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title=escape(title) or None, title_justify="left", caption=escape(caption) or None, caption_justify="left",
+        box=SIMPLE_HEAD, padding=0, show_edge=False,
+    )  # fmt: skip
+    columns = [(head, *(row[place] for row in rows)) for place, head in enumerate(heads)]
+    widths = _widths(columns, Console().width - len(heads) + 1)
+    for head, width in zip(heads, widths, strict=True):
+        justify: Literal["left", "right"] = "left" if head in left else "right"
+        table.add_column(head, justify=justify, width=width, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _widths(columns: Sequence[tuple[str, ...]], room: int) -> Sequence[int | None]:
+    """Return the width of each column, such that no word is broken; None for all where there is no room for that."""
+    widths = [max((len(word) for text in column for word in text.split()), default=1) for column in columns]
+    whole = [max(map(len, column)) for column in columns]
+    left = room - sum(widths)
+    if left < 0:
+        return [None] * len(columns)
+    while left and (short := max(full - width for full, width in zip(whole, widths, strict=True))) > 0:
+        place = next(place for place, width in enumerate(widths) if whole[place] - width == short)
+        widths[place] += 1
+        left -= 1
+    return widths

@@ -1,9 +1,10 @@
-"""Progress of long work: a live bar on a terminal, a plain line every half minute elsewhere."""
+"""Progress of long work: a live bar on a terminal, a plain line every half minute elsewhere; and callbacks for it."""
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +20,10 @@ SHARE = ""
 """The unit of work for which only the share done is known, from 0 to 1."""
 
 Clock = Callable[[], float]
+Step = Callable[[str], AbstractContextManager[Callable[[float], None]]]
+"""Shows that a step is running and yields a callback for the share done, from 0 to 1; `step` with its console."""
+Progress = Callable[[int, int], None]
+"""Called with the work done, and all of it."""
 
 
 class Report(Protocol):
@@ -162,3 +167,29 @@ def step(console: "Console", description: str) -> Iterator[Callable[[float], Non
     with progress(description, console=console) as report:
         yield report
     console.print(f"{description}: {time.monotonic() - started:.1f} s", highlight=False)
+
+
+def no_progress(done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+@contextlib.contextmanager
+def counted_progress(description: str, unit: str) -> Iterator[Progress]:
+    """Show progress counted in a unit such as "maps"; yields a callback that takes (done, total).
+
+    Nothing is shown if the callback is never called, as when there is nothing to do.
+    """
+    from rich.console import Console
+
+    console = Console()
+    with contextlib.ExitStack() as stack:
+        report: Report | None = None
+
+        def show(done: int, total: int) -> None:
+            nonlocal report
+            if report is None:
+                console.print(f"{description}: {total:,}", highlight=False)
+                report = stack.enter_context(progress(description, unit, console))
+            report(done, total)
+
+        yield show

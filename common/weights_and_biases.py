@@ -1,12 +1,16 @@
-"""Weights & Biases: mirrors numbers that are kept anyway, so nothing that happens to it ends or undoes work."""
+"""Weights & Biases: mirrors numbers that are kept anyway, so nothing that happens to it ends or undoes work.
+
+Trainings of agents and the training curves of fitted models are mirrored.
+"""
 
 import os
 import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from common.files import is_folder, read_bytes, visible, write_text
 from common.user_error import UserError, one_line
@@ -20,6 +24,7 @@ _MODE = "WANDB_MODE"
 _RUN = "WANDB_RUN_ID"
 _OFFLINE = ("offline", "dryrun")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+_STILL = "work continues without it"
 
 
 def mode_of(option: Literal["online", "offline"]) -> Mode:
@@ -180,3 +185,47 @@ def _id_in(file: Path) -> str:
     made = secrets.token_hex(4)
     write_text(file, made)
     return made
+
+
+@dataclass(frozen=True)
+class Wandb:
+    """Logging of the training curves to Weights & Biases."""
+
+    project: str = "nmmo-interpretability"
+    """Name of the project."""
+    entity: str | None = None
+    """User or team; by default that of your account."""
+    mode: Literal["online", "offline"] = "online"
+    """online uploads during training; offline writes files that `wandb sync` can upload later."""
+
+
+class Mirror:
+    """A run of Weights & Biases, if one is wanted; a context manager that never ends what is mirrored."""
+
+    def __init__(self, options: Wandb | None, name: str, config: dict[str, Any], folder: Path):
+        """Prepare a run. Without options it is logged nowhere. The folder is for the service's local files."""
+        self._options, self._name, self._config, self._folder = options, name, config, folder
+        self._run: MirroredRun | None = None
+
+    def __enter__(self) -> Self:
+        """Start the run; if nobody is logged in or the service refuses, one line says so."""
+        options = self._options
+        try:
+            if options is None or not can_mirror(options.mode, _STILL):
+                return self
+            self._run = MirroredRun(
+                options.mode, self._folder, project=options.project, entity=options.entity, name=self._name,
+                config=self._config, still=_STILL,
+            )  # fmt: skip
+        except UserError as error:
+            print(f"nothing is mirrored: {error}", file=sys.stderr)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            self._run.finish()
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Mirror some metrics."""
+        if self._run is not None:
+            self._run.log(metrics)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import CheckpointInfo, Origin, save_checkpoint
+from agent_zoo.checkpoint import CheckpointInfo, Origin, save_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.original.curriculum import read_curriculum
 from agent_zoo.original.file import OriginalFile, read_original
@@ -18,7 +18,6 @@ from common.files import make_folder, read_bytes, sha256, write_bytes
 from common.user_error import UserError, printable
 from reinforcement_learning.game.task_encoder import write_embeddings
 from reinforcement_learning.settings import RewardSettings, TaskSettings, task_record
-from reinforcement_learning.versions import versions
 
 
 @dataclass(frozen=True)

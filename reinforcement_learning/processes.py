@@ -1,7 +1,9 @@
-"""Processes: how many cores they may use, and how they end."""
+"""Processes: how many cores they may use, what memory they keep, and how they end."""
 
 import contextlib
+import ctypes
 import functools
+import gc
 import multiprocessing
 import os
 import shutil
@@ -24,6 +26,10 @@ _TEMPORARY = "nmmo-"
 _LONGEST_FOLDER = 70
 """Bytes of a folder's name below which a socket can still have a name: the system allows it about 100 in all."""
 _WATCH_SECONDS = 0.2
+_EVERY_SECONDS = 30.0
+_tidied = time.monotonic()
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX in glibc's malloc.h
+_NEVER = -1  # as a threshold for trimming
 
 
 def usable_cores() -> int:
@@ -131,3 +137,35 @@ class StopSignal:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = number
+
+
+def tidy_memory() -> None:
+    """Free what earlier episodes have left, and give it back to the system; do nothing if that was done just before.
+
+    A world is a web of hundreds of thousands of objects that refer to each other. Python looks for such webs the more
+    rarely the more objects there are, and the next world is then built around the last one. Looking takes about a
+    third of a second.
+    """
+    global _tidied
+    if time.monotonic() - _tidied < _EVERY_SECONDS:
+        return
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+    if trim is not None:
+        trim(0)
+    _tidied = time.monotonic()
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep memory that it frees instead of returning it to the system, and tell whether it does.
+
+    Each minibatch frees and allocates the same memory. When it goes back to the system in between, the system has to
+    clear every page anew, which for large networks can take longer than learning itself (docs/benchmarks.md). By
+    default glibc returns blocks of more than 32 MiB as soon as they are freed, and smaller ones once much is free.
+    Works with glibc, as most Linux systems have it; without it, nothing changes.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(set_option(_MMAP_MAX, 0)) and bool(set_option(_TRIM_THRESHOLD, _NEVER))

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from common.array_files import Kind, read_tensors, write_tensors
 from common.checked_json import CHECKSUM, with_checksum
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import LONGEST_MESSAGE, TOO_LITTLE_MEMORY, UserError
 
 SECONDS = 5

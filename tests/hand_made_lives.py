@@ -10,7 +10,7 @@ from activation_store.columns import COLUMNS
 from activation_store.exchange.original_tools import ACTION_HEADS, ENTITY_COLUMNS
 from activation_store.schema import DumpMetadata, RaggedRows, Records
 from activation_store.writer import DumpWriter
-from analysis.features.view import RADIUS, SIDE
+from analysis.features.surroundings import RADIUS, SIDE
 from tests.planted import planted_metadata
 
 STAY = 4

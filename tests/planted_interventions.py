@@ -102,9 +102,11 @@ def plant(planted: Planted, seed: int = 0) -> tuple[LivesTable, list[Arm]]:
 
 def joined(tables: Sequence[LivesTable]) -> LivesTable:
     """The lives of all tables, with the outcomes of the first."""
-    keys = (np.concatenate([getattr(table, key) for table in tables]) for key in KEYS)
+    keys = {key: np.concatenate([getattr(table, key) for table in tables]) for key in KEYS}
     names = tables[0].outcomes
-    return LivesTable(*keys, {name: np.concatenate([table.outcomes[name] for table in tables]) for name in names})
+    return LivesTable(
+        **keys, outcomes={name: np.concatenate([table.outcomes[name] for table in tables]) for name in names}
+    )
 
 
 def kind_of(arm: Arm) -> str:

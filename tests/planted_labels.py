@@ -3,7 +3,7 @@
 import numpy as np
 
 from analysis.labels import NOISE
-from analysis.life.phases.label_sequences import LabelSequences, label_sequences
+from analysis.life.phases.visits import LabelSequences, label_sequences
 
 FREQUENCIES: dict[str, dict[int, float]] = {
     "two states": {0: 0.8, 1: 0.2}, "three states": {0: 0.8, 1: 0.1, 2: 0.1},

@@ -15,11 +15,10 @@ from activation_store.lives import places_of
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
-from activation_store.subsample import Subsample
-from analysis.clusters.clustering import Clustering, largest_first
-from analysis.clusters.projection import Projection
+from activation_store.selection import Subsample
+from analysis.clusters.projection import Clustering, Projection
 from analysis.clusters.settings import AnalysisSettings
-from analysis.labels import NOISE
+from analysis.labels import NOISE, largest_first
 from analysis.runs.run_folder import RunFolder
 from analysis.runs.selection_file import SELECTION_KIND
 from common.files import sha256, write_bytes, write_json
@@ -72,10 +71,10 @@ def planted_run(dump: Path, results: Path, subsample: int, *options: object) -> 
     """Analyse a dump with planted clusters; returns the run's folder in `results`."""
     plane = PlantedPlane(dump, subsample)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("analysis.clusters.report.outputs", "analysis.clusters.clustering"):
+        for module in ("analysis.clusters.report.outputs", "analysis.clusters.projection"):
             patch.setattr(f"{module}.project", plane.project)
             patch.setattr(f"{module}.hdbscan_clusters", plane.clusters)
-        patch.setattr("analysis.clusters.clustering.hdbscan_labels", plane.labels)
+        patch.setattr("analysis.clusters.projection.hdbscan_labels", plane.labels)
         run_well("analyze_activations.py", dump, "--subsample", subsample, "--output-dir", results, *options)
     (folder,) = results.iterdir()
     return folder

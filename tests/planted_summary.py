@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from activation_store.subsample import ALL_RECORDS
-from analysis.clusters.clustering import hdbscan_labels
+from activation_store.selection import ALL_RECORDS
 from analysis.clusters.dataset import Dataset
+from analysis.clusters.projection import hdbscan_labels
 from analysis.clusters.summarise import ClusterStatistics, cluster_statistics, summarise
 from analysis.clusters.summary import Summary
 from analysis.features import FEATURES, Feature, feature_matrix

@@ -12,7 +12,7 @@ import orjson
 from common.checked_json import CHECKSUM, entry_checksum
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.run_folder import TrainingFolder
-from reinforcement_learning.training.sweeps.sweep import override
+from reinforcement_learning.training.sweep import override
 from tests.planted_results import play, provenance
 
 BATCH = 1_000

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.features import features_named
 from tests.command import assert_refused, python, run_here, run_well
 from tests.command import run as run_script

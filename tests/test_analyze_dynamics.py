@@ -12,7 +12,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
 from analysis.dynamics.tracks import load_policy_of, read_tracks
 from analysis.dynamics.update import Update
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.files import sha256
 from common.user_error import UserError
 from tests.command import assert_refused, run_here, run_well

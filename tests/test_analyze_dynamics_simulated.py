@@ -8,9 +8,9 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
-from analysis.panel.behaviours import fit_rule
+from analysis.explorer.behaviours import fit_rule
 from analysis.runs.dynamics_run import read_dynamics
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from tests.browser import opened
 from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.recorded_features import POLICY, RecordedFeatures
@@ -104,29 +104,27 @@ def test_the_panel_tells_behaviours_from_all_their_layers(
     assert dynamics.units == {"lstm_cell": UNITS, "lstm_hidden": UNITS, "world_hidden": UNITS}
     rule = fit_rule(dynamics, lambda share: None)
     assert len(rule.mean) == 4 * 2 * UNITS
-    run_well("panel.py", combined, "-n", 20)
+    run_well("panel.py", combined)
     shown = shown_by(browser, combined / "panel.html")
-    assert "the states of lstm_hidden and world_hidden move alike" in shown["text"]
+    assert ", lstm_hidden and world_hidden: " in shown["text"]
     assert shown["behaviours"] <= {-1, 0, 1, 2} and len(shown["behaviours"]) > 1
+    assert not np.isnan(shown["effects"]).any()
 
 
 def test_the_panel_shows_the_world_without_effects(world: Path, browser) -> None:
-    run_well("panel.py", world, "-n", 20)
+    run_well("panel.py", world)
     shown = shown_by(browser, world / "panel.html")
-    assert "world_hidden is no state of the policy" in shown["text"] and shown["jacobian"] == [[None] * 6] * 6
+    assert "world_hidden is no state of the policy" in shown["text"]
+    assert len(shown["effects"]) == 6 * 6 and np.isnan(shown["effects"]).all()
 
 
 def shown_by(browser, file: Path) -> dict:
-    """Return a panel's text, its behaviours and a Jacobian."""
-    with opened(browser, file, "document.body.dataset.whole !== undefined") as page:
-        behaviours = page.evaluate(
-            "Array.from({ length: panel.count }, (_, i) => panel.of(i).ticks.map((tick) => tick.behaviour)).flat()"
-        )
-        jacobian = page.evaluate(
-            "panel.matrices(0, 1).jacobian.map((row) => row.map((each) => (Number.isNaN(each) ? null : each)))"
-        )
+    """Return a panel's text, the behaviours of its points, and the effects of a behaviour."""
+    with opened(browser, file, "window.explorer !== undefined") as page:
+        behaviours = page.evaluate("Array.from({ length: explorer.count }, (_, i) => explorer.point(i).label)")
+        effects = page.evaluate("explorer.motion.entries.map(({ effect }) => effect)")
         text = " ".join(page.text_content("body").split())
-    return {"text": text, "behaviours": set(behaviours), "jacobian": jacobian}
+    return {"text": text, "behaviours": set(behaviours), "effects": np.array(effects)}
 
 
 def test_bad_input_is_refused_in_one_line(simulated: Path, features_dump: RecordedFeatures, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ QUESTIONS: dict[str, set[str]] = {
     "evaluation": set(),
     "training_runs": {"evaluation"},
     "findings": set(),
-    "explorer": {"torch", "life", "replays", "interventions"},
+    "explorer": {"torch", "clusters", "life", "replays", "interventions", "dynamics"},
     "probes": {"torch", "life"},
     "dynamics": {"torch", "clusters", "interventions"},
     "attribution": {"torch", "clusters", "life", "replays"},
@@ -30,7 +30,6 @@ QUESTIONS: dict[str, set[str]] = {
     "codes": {"torch", "clusters", "life", "replays", "dynamics", "sparse"},
     "interventions": {"torch", "game", "evaluation", "replays"},
     "world_model": {"torch", "game", "sparse", "interventions", "dynamics", "attribution"},
-    "panel": {"torch", "clusters", "explorer", "replays", "life", "dynamics"},
 }
 """Each question: whether it may import torch, or the game, and which other questions."""
 READ_FILES_ALONE = ("effects", "figures", "page")
@@ -118,6 +117,7 @@ WRONG_NAMES = (
     "extract_activations pve -p takeru_10M --layers lstm_hiden",
 )
 STARTED = [*sorted(SCRIPTS), "analysis.proc_eval_result", "analysis.score_ways"]
+PAGES = "analysis.explorer.page.build"
 START_EACH = f"""
 import importlib, os, sys
 for light in {LIGHT!r}:
@@ -144,7 +144,7 @@ for command in sys.argv[1:]:
 @functools.cache
 def started() -> dict[str, list[str]]:
     """Each command's message and the heavy libraries that it loaded, in processes of their own."""
-    lines = (line.split("|") for line in python("-c", START_EACH, *WRONG_NAMES, *STARTED).stdout.splitlines())
+    lines = (line.split("|") for line in python("-c", START_EACH, *WRONG_NAMES, *STARTED, PAGES).stdout.splitlines())
     return {command: rest for command, *rest in lines}
 
 
@@ -152,6 +152,10 @@ def started() -> dict[str, list[str]]:
 def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
     message, *loaded = started()[command]
     assert re.search(r"did you mean (takeru|takeru_10M|lstm_hidden or lstm_cell)\?$", message) and not loaded
+
+
+def test_pages_are_built_without_what_agents_are_trained_with() -> None:
+    assert not {"torch", "nmmo", "pufferlib"} & set(started()[PAGES])
 
 
 @pytest.mark.parametrize("script", STARTED)

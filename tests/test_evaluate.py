@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from common.files import locked_folder
-from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.evaluating.results import EvaluationJournal
+from reinforcement_learning.game.tasks import evaluation_tasks
+from reinforcement_learning.play.evaluation_results import EvaluationJournal
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, python, run_here, run_well, start
 from tests.shared import shared_folder

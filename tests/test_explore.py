@@ -18,8 +18,9 @@ from scipy import stats
 
 from activation_store.reader import read_metadata
 from activation_store.schema import TILE_COLUMNS
+from analysis.explorer.base import cluster_base
 from analysis.explorer.content import Explored, explored
-from analysis.explorer.page import explorer_page
+from analysis.explorer.page.page import explorer_page
 from analysis.explorer.views import view_tables
 from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour
@@ -55,7 +56,7 @@ def quiet(description: str) -> nullcontext:
 
 @pytest.fixture(scope="module")
 def content(analysed: Analysed) -> Explored:
-    return explored(read_run(analysed.run, None), MOST_TICKS, quiet)
+    return explored(cluster_base(read_run(analysed.run, None), quiet), MOST_TICKS, quiet)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +227,7 @@ def test_the_ticks_around_a_point_are_a_strip_that_opens_the_life(page, content:
 
 
 def test_points_most_alike_are_the_nearest_states_of_other_lives(page, content: Explored) -> None:
-    states, life = content.propagated.rule.points[content.rows], content.lives.index
+    states, life = content.states, content.lives.index
     for point in (0, len(states) // 2, len(states) - 1):
         distance = np.linalg.norm(states - states[point], axis=1)
         near = page.evaluate(f"explorer.near({point})")
@@ -236,6 +237,7 @@ def test_points_most_alike_are_the_nearest_states_of_other_lives(page, content: 
     point, _ = hover(page)
     strip = page.get_by_label("Most alike in other lives").get_by_role("button")
     first = page.evaluate(f"explorer.point(explorer.near({point})[0])")
+    assert page.evaluate("explorer.motion") is None, "there is no run of analyze_dynamics.py"
     assert strip.first.get_attribute("title").startswith(f"agent {first['agent']}, episode {first['episode']}, tick ")
     strip.first.click()
     until(page, "explorer.open !== null")
@@ -443,6 +445,23 @@ def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Expl
     page.get_by_role("button", name="Clear").click()
     assert page.evaluate("explorer.selection") is None
     assert not page.get_by_label("Selection", exact=True).is_visible()
+
+
+def test_escape_while_a_selection_is_drawn_leaves_the_life_open(page) -> None:
+    where = page.evaluate("explorer.point(0)")
+    page.evaluate(f"location.hash = '#agent={where['agent']}&episode={where['episode']}&tick={where['tick']}'")
+    until(page, "explorer.open !== null")
+    page.get_by_label("box").check()
+    plot = page.locator("#plot .nsewdrag").bounding_box()
+    page.mouse.move(plot["x"] + 4, plot["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + 60, plot["y"] + 60, steps=4)
+    page.keyboard.press("Escape")
+    assert page.evaluate("explorer.open") is not None
+    page.mouse.up()
+    page.keyboard.press("Escape")
+    until(page, "explorer.open === null")
+    page.evaluate("document.getElementById('clear-selection').click()")
 
 
 def test_a_box_that_is_made_wider_selects_more(page) -> None:
@@ -734,7 +753,7 @@ def test_a_policy_that_does_not_see_its_place_is_drawn_where_it_is(content: Expl
 
 
 def test_lives_beyond_the_limit_are_left_out_and_the_page_says_so(analysed: Analysed, content: Explored) -> None:
-    fewer = explored(read_run(analysed.run, None), len(content.seen) // 2, quiet)
+    fewer = explored(cluster_base(read_run(analysed.run, None), quiet), len(content.seen) // 2, quiet)
     assert 0 < len(fewer.seen) <= len(content.seen) // 2 and len(fewer.lives) < fewer.lives_of_run
     assert f"from {fewer.lives_of_run} lives" in explorer_page(fewer)
     # Whole lives are kept, unchanged.

@@ -10,9 +10,9 @@ import torch
 
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint, read_info
-from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
+from reinforcement_learning.game.tasks import evaluation_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, run_here, run_well
 from tests.original_files import (

@@ -21,7 +21,7 @@ from common.files import PARTIAL_SUFFIX
 from tests.command import ROOT, environment, python
 from tests.forked import run_forked
 from tests.fuzz import Bench
-from tests.planted_panel import planted_dynamics_run
+from tests.planted_dynamics import planted_dynamics_run
 from tests.planted_training_runs import plant_run
 from tests.recorded_features import POLICY, UNITS, sparse_arguments
 from tests.test_train import ONE_UPDATE, folders
@@ -151,7 +151,7 @@ def panel(bench: Bench, folder: Path) -> tuple[Any, ...]:
     if not folder.exists():
         planted_dynamics_run(folder / "run", recorded.dump, UNITS)
     policy = recorded.policies / f"{POLICY}.safetensors"
-    return "panel.py", folder / "run", "--dump", recorded.dump, "--policy", policy, "-n", 6
+    return "panel.py", folder / "run", "--dump", recorded.dump, "--policy", policy
 
 
 def sparse(bench: Bench, folder: Path) -> tuple[Any, ...]:

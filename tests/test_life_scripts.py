@@ -8,7 +8,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.life.selection import choose, life_spans
 from tests.command import assert_refused, run, run_here, run_well
 from tests.planted import Planted, planted_dump, write_planted

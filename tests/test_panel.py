@@ -1,7 +1,6 @@
-"""panel.py as users run it: its page in a real browser, compared with the runs and dumps that it was made from."""
+"""panel.py as users run it: the explorer's page on the panel's layout, compared with what it was made from."""
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ import pytest
 from activation_store.columns import unpack_legal
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
-from activation_store.records import Records
+from activation_store.schema import STARTS
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
-from analysis.features.observed import Observed
-from analysis.life.action_words import action_words
-from common.arrays import arrays_of
-from tests.browser import opened, said_of_damage, scripts_that_ran, settle, until
+from analysis.runs.selection_file import read_selection
+from common.array_files import arrays_of
+from tests.browser import opened, until
 from tests.command import assert_refused, run_here, run_well
 from tests.planted_run import rewrite
 from tests.recorded_features import POLICY, RecordedFeatures
@@ -29,10 +27,8 @@ from tests.test_analyze_dynamics import QUICK
 pytestmark = pytest.mark.slow
 
 SALIENCY = ("--samples", 3, "--ticks", 9, "--lags", 2, "--check-states", 8)
-AXIS = 18
-"""CSS pixels below the rows of components."""
+READY = "window.explorer !== undefined"
 EFFECT = 5.0
-WHOLE = "document.body.dataset.whole !== undefined"
 """Of one unit of ic_1 on ic_3 one tick later, in all behaviours: planted, and far above all others."""
 
 
@@ -95,120 +91,100 @@ def plant(run: Path) -> None:
 @pytest.fixture(scope="module")
 def page_file(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("panel") / "panel.html"
-    done = run_well("panel.py", made.dynamics, "-n", 60, "-o", path)
+    done = run_well("panel.py", made.dynamics, "-o", path)
     assert f"{path}: " in done.stdout and " MB" in done.stdout
     assert "with the simulated lives in" in done.stdout and made.saliency.name in done.stdout
     assert f"with the circuits in {made.circuit.name}" in done.stdout
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser, page_file: Path) -> Iterator:
-    with opened(browser, page_file, WHOLE, height=720) as page:
+    with opened(browser, page_file, READY, height=720) as page:
         yield page
 
 
-def rollouts(page) -> list[dict[str, Any]]:
-    return page.evaluate("Array.from({ length: panel.count }, (_, i) => panel.of(i))")
+def go_to(page, agent: int, episode: int, tick: int) -> dict[str, Any]:
+    """Open a life at a tick by the address; return what the page shows there."""
+    page.evaluate(f"location.hash = '#agent={agent}&episode={episode}&tick={tick}'")
+    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    return page.evaluate("explorer.open")
 
 
-def rows_of(records: Records) -> dict[tuple[int, int, int], int]:
-    keys = zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
-    return {key: row for row, key in enumerate(keys)}
+def test_it_opens_on_the_panels_layout_at_a_saliency_map_with_everything_in_view(browser, page_file: Path) -> None:
+    for width, height in ((1280, 720), (1920, 1080)):
+        with opened(browser, page_file, READY, width, height) as page:
+            assert page.evaluate("explorer.open.mapped") == [True]
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert not page.locator("#world").is_visible() and not page.locator("#looked-at").is_visible()
+            left, middle, right = (page.locator(f"#{name}").bounding_box() for name in ("map", "life", "motion"))
+            assert left["x"] + left["width"] <= middle["x"] and middle["x"] + middle["width"] <= right["x"] + 1
+            for name in ("plot", "clusters", "life-views", "timeline", "correlations", "jacobians", "play", "overlay"):
+                box = page.locator(f"#{name}").bounding_box()
+                assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] < height - 40, name
 
 
-def of_dump(found: list[dict[str, Any]], records: Records, simulated: bool) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each tick of the page, and its row in the dump."""
-    row = rows_of(records)
-    for item in found:
-        if item["simulated"] == simulated:
-            for tick in item["ticks"]:
-                yield tick, row[item["episode"], item["agent"], tick["tick"]]
+def test_its_layout_can_be_left_and_is_in_the_address(browser, page_file: Path) -> None:
+    with opened(browser, page_file, READY) as page:
+        assert "layout" not in page.evaluate("location.hash") and "hide" not in page.evaluate("location.hash")
+        page.locator("#panes summary").click()
+        page.select_option("#layout", "explorer")
+        page.locator("#world").wait_for()
+        assert page.locator("#looked-at").is_visible() and "layout=explorer" in page.evaluate("location.hash")
+        life, motion = (page.locator(f"#{name}").bounding_box() for name in ("life", "motion"))
+        assert motion["y"] + motion["height"] <= life["y"] + 1, "over the life"
+        page.evaluate("location.hash = '#layout=panel'")
+        until(page, "!document.getElementById('world').checkVisibility()")
+        page.locator("#clusters button", has_text="Select").first.click()
+        assert page.locator("#selection").is_visible(), "what is selected is shown"
 
 
-@pytest.mark.parametrize("simulated", [False, True])
-def test_the_page_holds_what_the_dumps_hold(page, made: Made, simulated: bool) -> None:
-    dump = made.simulated if simulated else made.dump
-    records, metadata = read_dump(dump), read_metadata(dump)
-    seen = Observed(records, metadata)
-    words = action_words(seen)
+def test_behaviours_are_the_runs_own_where_it_has_them_and_by_vote_elsewhere(page, made: Made) -> None:
+    labels = arrays_of((made.dynamics / "behaviour_labels.npz").read_bytes(), ("label", "episode", "agent_id", "tick"))
+    keys = zip(labels["episode"].tolist(), labels["agent_id"].tolist(), labels["tick"].tolist(), strict=True)
+    label = dict(zip(keys, labels["label"].tolist(), strict=True))
+    own = voted = 0
+    for point in range(0, page.evaluate("explorer.count"), 5):
+        for tick in page.evaluate(f"explorer.life({point})"):
+            key = tick["episode"], tick["agent"], tick["tick"]
+            assert tick["own"] == (key in label)
+            assert tick["label"] == label[key] if tick["own"] else (tick["label"] < 0) == (tick["tick"] < 6)
+            own, voted = own + tick["own"], voted + (not tick["own"])
+    assert own > 100 and voted > 100
+    first = page.evaluate("explorer.life(0)")[0]
+    go_to(page, first["agent"], first["episode"], first["tick"])
+    shown = page.inner_text("#life-views")
+    assert "no behaviour yet" in shown and "yet (propagated)" not in shown
+    assert page.locator("#colour-by option").first.inner_text() == "behaviour"
+    assert page.locator("#cluster-list b").first.inner_text() == "behaviour 0"
+
+
+def test_components_and_probabilities_are_those_of_the_dump(page, made: Made) -> None:
+    records, metadata = read_dump(made.dump), read_metadata(made.dump)
     ic = [read_directions(made.dynamics / "directions.safetensors").named(f"ic_{number}") for number in range(1, 5)]
     scores = np.stack([item.read_out(records.activations["lstm_cell"]) for item in ic], axis=1)
     move = [head.name for head in metadata.action_heads].index("Move.Direction")
     ends = np.cumsum([head.size for head in metadata.action_heads])
     legal = unpack_legal(records.column("legal"), int(ends[-1]))[:, ends[move] - 5 : ends[move]]
-    count = 0
-    for tick, row in of_dump(rollouts(page), records, simulated):
-        count += 1
-        assert tick["materials"] == records.tile[row, :, 2].tolist() and tick["action"] == words[row]
-        assert [tick[name] for name in ("health", "food", "water")] == [
-            seen.own(name)[row] for name in ("health", "food", "water")
-        ]
-        assert tick["value"] == pytest.approx(float(records.value[row]), rel=1e-3, abs=1e-6)
-        assert tick["components"] == pytest.approx(scores[row].tolist(), abs=0.011)
-        result = np.array(tick["probabilities"]["Move.Direction"])
-        assert result.sum() == pytest.approx(1, abs=0.03) and not result[~legal[row]].any()
-        chosen = float(np.exp(records.log_probability[row, move]))
-        if not simulated:  # a simulated tick's options are legal in degrees, and in its dump legal or not
-            assert result[records.action[row, move]] == pytest.approx(chosen, abs=0.006)
-        assert len(tick["others"]) <= records.entity.counts[row] - 1
-    assert count > 100
+    step = np.ptp(scores, axis=0) / 255
+    for row in range(0, len(records), len(records) // 12):
+        shown = go_to(page, records.agent_id[row], records.episode[row], records.tick[row])
+        assert (np.abs(np.array(shown["tracks"]) - scores[row]) <= 2 * step).all()
+        odds = np.array(shown["odds"]["Move.Direction"])
+        assert odds.sum() == pytest.approx(1, abs=0.03) and not odds[~legal[row]].any()
+        chosen = np.exp(records.log_probability[row])
+        assert odds[records.action[row, move]] == pytest.approx(chosen[move], abs=0.0051)
+        assert shown["chosen"] == pytest.approx(chosen.tolist(), abs=0.0051)
+    assert page.locator("#life-views .odds").inner_text().startswith("move\nnorth\n")
 
 
-def test_rollouts_are_stretches_of_lives_real_and_simulated_and_their_list_can_be_narrowed(page) -> None:
-    result = rollouts(page)
-    assert 0 < sum(item["simulated"] for item in result) < len(result) <= 60
-    for item in result:
-        ticks = [tick["tick"] for tick in item["ticks"]]
-        assert ticks == list(range(ticks[0], ticks[0] + len(ticks))) and len(ticks) <= 32
-    page.select_option("#from", "simulated")
-    shown = page.evaluate("panel.shown()")
-    assert shown == [number for number, item in enumerate(result) if item["simulated"]]
-    page.select_option("#from", "all")
-    page.locator("#behaviours button").nth(1).click()
-    shown = page.evaluate("panel.shown()")
-    assert shown == [number for number, item in enumerate(result) if item["main"] == 1]
-    assert f"{len(shown)}" in page.text_content("#rollout-number")
-
-
-def test_behaviours_are_those_of_the_run_where_it_has_them(page, made: Made) -> None:
-    labels = arrays_of((made.dynamics / "behaviour_labels.npz").read_bytes(), ("label", "episode", "agent_id", "tick"))
-    keys = zip(labels["episode"].tolist(), labels["agent_id"].tolist(), labels["tick"].tolist(), strict=True)
-    label = dict(zip(keys, labels["label"].tolist(), strict=True))
-    own = 0
-    for rollout in rollouts(page):
-        known = [tick["behaviour"] for tick in rollout["ticks"] if tick["behaviour"] >= 0]
-        assert rollout["main"] == (max(sorted(set(known)), key=known.count) if known else -1)
-        for tick in rollout["ticks"]:
-            assert tick["own"] == (
-                not rollout["simulated"] and (rollout["episode"], rollout["agent"], tick["tick"]) in label
-            )
-            if tick["own"]:
-                own += 1
-                assert tick["behaviour"] == label[rollout["episode"], rollout["agent"], tick["tick"]]
-    assert own > 100
-
-
-def test_maps_lie_over_the_views_that_they_are_of(page, made: Made) -> None:
-    names = ("tiles", "sample", "episode", "agent_id", "tick")
-    maps = arrays_of((made.saliency / "maps.npz").read_bytes(), names)
-    keys = zip(maps["episode"].tolist(), maps["agent_id"].tolist(), maps["tick"].tolist(), strict=True)
-    row = {key: number for number, key in enumerate(keys)}
-    seen = 0
-    for rollout in rollouts(page):
-        for tick in rollout["ticks"]:
-            at = row.get((rollout["episode"], rollout["agent"], tick["tick"])) if not rollout["simulated"] else None
-            for later, result in enumerate(tick["maps"][0]):
-                target = None if at is None else at + later
-                if target is None or target >= len(maps["sample"]) or maps["sample"][target] != maps["sample"][at]:
-                    assert result is None
-                    continue
-                seen += 1
-                expected = maps["tiles"][target, 2 - later]
-                np.testing.assert_allclose(result["tiles"], expected, atol=result["most"] / 200)
-    assert seen == 3 * (9 + 8 + 7)
-    page.select_option("#from", "mapped")
-    assert page.evaluate("panel.shown().length") == 3
+def test_simulated_lives_stand_beside_those_that_they_go_on_from(page, made: Made) -> None:
+    (described,) = read_metadata(made.simulated).episodes
+    episode, agent, tick = described[STARTS][0]
+    go_to(page, agent, episode, tick)
+    assert page.evaluate("explorer.simulated.own") is False
+    assert page.locator("#simulated-views .card").count() == 1
+    assert "were simulated" in page.inner_text("#simulated-views")
 
 
 def test_matrices_are_those_of_the_run(page, made: Made) -> None:
@@ -216,44 +192,32 @@ def test_matrices_are_those_of_the_run(page, made: Made) -> None:
     motion = arrays_of((made.dynamics / "motion.npz").read_bytes(), names)
     label = motion["behaviour"][motion["jacobian_records"]]
     for behaviour in range(3):
+        page.select_option("#of-behaviour", str(behaviour))
         for lag in (0, 3):
-            shown = page.evaluate(f"panel.matrices({behaviour}, {lag})")
-            r = np.array(shown["r"], float)
+            page.locator("#lag").fill(str(lag))
+            entries = page.evaluate("explorer.motion.entries")
+            r, effect = (np.array([entry[name] for entry in entries], float).reshape(4, 4) for name in ("r", "effect"))
             np.testing.assert_allclose(r, motion["r"][behaviour, lag], atol=0.0051)
             own = motion["jacobians"][label == behaviour, lag]
             if len(own):
-                np.testing.assert_allclose(np.array(shown["jacobian"], float), own.mean(axis=0), rtol=1e-3, atol=1e-6)
+                np.testing.assert_allclose(effect, own.mean(axis=0), rtol=1e-6)
+    page.locator("#lag").fill("1")
+    page.select_option("#of-behaviour", "follow")
 
 
-def row_of(page, component: int) -> tuple[float, float]:
-    """A place in the window on a component's row over time."""
-    box = page.locator("#lines").bounding_box()
-    return box["x"] + 200, box["y"] + box["height"] - AXIS - (4 - component - 0.5) * page.evaluate("panel.rowHeight")
-
-
-def test_a_component_lists_what_moves_it_and_what_it_moves(page) -> None:
-    page.mouse.move(*row_of(page, 0))
-    assert page.text_content("#component-name") == "ic_1"
-    assert page.text_content("#moves li:first-child").startswith(f"ic_3+{EFFECT:.2f}")
-    page.mouse.move(*row_of(page, 2))
-    assert page.text_content("#component-name") == "ic_3"
-    assert page.text_content("#moved-by li:first-child").startswith(f"ic_1+{EFFECT:.2f}")
-    box = page.locator("#jacobians").bounding_box()
-    page.mouse.move(box["x"] + 30, box["y"] + 0.5 * (box["height"] - 26))  # column of ic_1
-    output = page.text_content("#matrix-text")
-    assert re.match(r"ic_1 → ic_[1-4]: r .*, effect ", output)
-
-
-def test_a_component_that_is_clicked_stays(page) -> None:
-    page.locator("#moves li").first.click()
-    kept = page.text_content("#component-name")
-    assert kept.endswith("(kept)")
-    page.mouse.move(*row_of(page, 0))
-    page.mouse.move(*row_of(page, 3))
-    assert page.text_content("#component-name") == kept
-    page.click("#unpin")
-    page.mouse.move(*row_of(page, 3))
-    assert page.text_content("#component-name") == "ic_4"
+def test_a_row_of_the_time_line_lists_what_moves_the_component(page) -> None:
+    place = """(row) => {
+      const plot = document.getElementById("timeline"), { left, top } = plot.getBoundingClientRect();
+      const heat = plot._fullData.find(({ type }) => type === "heatmap");
+      const axis = plot._fullLayout[heat.yaxis.replace("y", "yaxis")];
+      return [left + plot._fullLayout.xaxis._offset + 40, top + axis._offset + axis.l2p(row)];
+    }"""
+    for row, name in ((0, "ic_1"), (2, "ic_3")):
+        x, y = page.evaluate(place, row)
+        page.mouse.move(x + 6, y)
+        page.mouse.move(x, y)
+        until(page, f"document.getElementById('component-name').innerText === '{name}'")
+    assert page.locator("#moved-by li").first.inner_text().split()[:2] == ["ic_1", f"+{EFFECT:.2f}"]
 
 
 def test_a_circuit_is_drawn_from_its_run_and_says_what_each_box_holds(page, made: Made) -> None:
@@ -277,61 +241,40 @@ def test_a_circuit_is_drawn_from_its_run_and_says_what_each_box_holds(page, made
     assert "lstm_cell after 6 ticks" in page.text_content("#circuit-text")
 
 
-def test_keys_and_mouse_go_through_ticks_and_rollouts(page) -> None:
-    first = page.evaluate("panel.rollout")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowLeft")
-    assert page.evaluate("panel.at") == 1 and "(2 of " in page.text_content("#clock")
-    page.keyboard.press("End")
-    last = page.evaluate("panel.at")
-    assert last == len(rollouts(page)[first]["ticks"]) - 1
-    page.keyboard.press("ArrowDown")
-    assert page.evaluate("[panel.rollout, panel.at]") == [(first + 1) % 60, 0]
-    page.keyboard.press("ArrowUp")
-    assert page.evaluate("panel.rollout") == first
-    page.keyboard.press("Space")
-    until(page, "panel.at >= 2")
-    assert page.evaluate("panel.playing")
-    bars = "getComputedStyle(document.getElementById('play'), '::before').borderLeftWidth"
-    assert page.text_content("#play") == "" and page.evaluate(bars) == "3px"  # drawn: few fonts have a pause sign
-    page.keyboard.press("Space")
-    assert not page.evaluate("panel.playing")
-    there = page.evaluate("panel.placeOf(7)")
-    page.mouse.click(there["x"], there["y"])
-    settle(page)
-    chosen = page.evaluate("panel.rollout")
-    place = page.evaluate(f"panel.placeOf({chosen})")
-    assert abs(place["x"] - there["x"]) + abs(place["y"] - there["y"]) < 12
+def test_points_selected_in_it_are_records_of_the_run_for_other_scripts(page, made: Made, tmp_path: Path) -> None:
+    facts = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent)")
+    points = [page.evaluate(f"explorer.point({number})") for number in (3, 40)]
+    content = {name: facts[name] for name in ("run", "runKey", "folder")}
+    rows = {"kind": facts["selectionKind"], "records": [point["row_of_run"] for point in points]}
+    (tmp_path / "selection.json").write_text(json.dumps(content | rows))
+    places = read_selection(tmp_path / "selection.json").places
+    for name, column in (("agent", "agent_id"), ("episode", "episode"), ("tick", "tick")):
+        assert places[column].tolist() == [point[name] for point in points]
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
-def test_everything_is_in_view(browser, page_file: Path, width: int, height: int) -> None:
-    with opened(browser, page_file, WHOLE, width, height) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for name in (
-            "scatter", "view", "lines", "correlations", "jacobians", "component", "play", "target", "behaviours",
-        ):  # fmt: skip
-            box = page.locator(f"#{name}").bounding_box()
-            assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, name
+def test_the_explorer_takes_the_run_too_and_opens_on_its_own_layout(browser, made: Made, tmp_path: Path) -> None:
+    run_well("explore.py", made.dynamics, made.circuit, "-o", tmp_path / "e.html")
+    with opened(browser, tmp_path / "e.html", READY) as page:
+        assert page.evaluate("document.body.dataset.layout") == "explorer" and page.evaluate("explorer.open") is None
+        assert page.locator("#looked-at").is_visible() and page.locator("#circuit").count() == 1
+        assert page.evaluate("explorer.motion.entries.length") == 4 * 4
 
 
-def test_without_saliency_and_simulation_it_says_how_to_get_them(browser, made: Made, tmp_path: Path) -> None:
+def test_without_what_lies_beside_it_the_page_is_about_the_run_alone(browser, made: Made, tmp_path: Path) -> None:
     run, dump = tmp_path / "results" / "run", tmp_path / "data" / POLICY
     shutil.copytree(made.dynamics, run)
     shutil.copytree(made.dump, dump)
     arguments = json.loads((run / "run.json").read_text())
     arguments["arguments"]["policies_dir"] = str(tmp_path / "nowhere")
     rewrite(run, "run.json", json.dumps(arguments).encode())
-    done = run_well("panel.py", run, "--dump", dump, "-n", 12)
+    done = run_well("panel.py", run, "--dump", dump)
     assert "without the probabilities of actions: " in done.stdout
-    with opened(browser, run / "panel.html", WHOLE) as page:
-        text = page.text_content("body")
-        assert "python saliency.py" in text and "python simulate.py" in text and "--circuit ic_1" in text
-        assert page.locator("#target").count() == 0
-        assert page.evaluate("Object.keys(panel.of(0).ticks[0].probabilities).length") == 0
+    with opened(browser, run / "panel.html", READY) as page:
+        assert page.locator("#overlay, #circuit, #simulated").count() == 0
+        shown = page.evaluate("explorer.open")
+        assert shown["odds"] == {} and 0 < min(shown["chosen"]) <= 1
         page.keyboard.press("ArrowRight")
-        assert page.evaluate("panel.at") == 1
+        assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
 
 
 def test_the_probabilities_need_the_policy_that_was_recorded(made: Made, tmp_path: Path) -> None:
@@ -350,10 +293,10 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
 
     refused(tmp_path / "nowhere", parts=("does not exist: give a folder that analyze_dynamics.py wrote",))
     refused(made.saliency, parts=("holds no motion.npz: give a run of analyze_dynamics.py",))
-    refused(made.dynamics, "-n", 0, parts=("--rollouts is 0: must be 1 or more",))
+    refused(made.dynamics, "--max-ticks", 0, parts=("--max-ticks is 0: must be 1 or more",))
     refused(made.dynamics, "--saliency", made.dynamics, parts=("holds no maps.npz: give a run of saliency.py",))
     refused(made.dynamics, "--circuits", made.dynamics, parts=("holds no graph.json",))
-    refused(made.dynamics, "--simulated", made.dump, parts=("was recorded in the game", "simulate.py"))
+    refused(made.dynamics, "--simulated", made.dump, parts=("holds no simulated lives", "simulate.py"))
     refused(made.dynamics, "--dump", made.simulated, parts=("was made from another dump",))
     refused(made.dynamics, "--dump", tmp_path, parts=("is not an activation dump",))
     assert_refused(run_here("panel.py", made.dynamics, "-o", tmp_path / "page.txt"), "does not end in .html")
@@ -364,9 +307,3 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
     refused(other, parts=("motion.npz does not match its SHA-256",))
     rewrite(other, "motion.npz", content[:1000])
     refused(other, parts=("motion.npz is not as analyze_dynamics.py writes it",))
-
-
-def test_foreign_scripts_do_not_run_and_damage_is_told(browser, page_file: Path, tmp_path: Path) -> None:
-    assert scripts_that_ran(browser, page_file, tmp_path) == []
-    for part in ("panel-content", "panel-ticks-0"):
-        assert "build it again with panel.py" in said_of_damage(browser, page_file, part, tmp_path)

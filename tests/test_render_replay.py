@@ -15,9 +15,8 @@ from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.materials import MATERIALS, PALETTE
-from analysis.replays.events import events_of
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
-from analysis.replays.replay import Replay
+from analysis.replays.replay import Replay, events_of
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.browser import damaged, opened, scripts_that_ran, settle, until

@@ -9,9 +9,9 @@ import pytest
 
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.reader import read_dump
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.runs.cluster_run import read_cluster_run
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.files import sha256
 from tests.browser import opened
 from tests.command import assert_refused, run_here, run_well

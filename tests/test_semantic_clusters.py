@@ -18,9 +18,9 @@ from analysis.codes.films import AgentFrames, From, best_lives, read_scenes, str
 from analysis.life.endings import endings
 from analysis.materials import PALETTE
 from analysis.runs.cluster_run import read_cluster_run
+from analysis.runs.codebook_rule import read_names
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
-from analysis.runs.names import read_names
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from common.user_error import UserError
 from reinforcement_learning.play.extraction import RecordingPlan

@@ -189,9 +189,12 @@ def test_other_policies_give_the_same_rows_as_in_the_study_itself(folder: Path, 
     assert there.read_bytes() == here.read_bytes()  # its stage has the same name, and so the same worlds
     assert "`second`: `value` " in page.read_text() and "Effects (`clear_*`)" in page.read_text()
     assert "nothing to run" in python("study.py", *own, folder / "policies", "--plan").stdout
-    assert_refused(run_here("study.py", *own, tmp_path), "second.safetensors does not exist, and a stage reads it")
+    assert_refused(
+        run_here("study.py", *own, tmp_path),
+        "second.safetensors does not exist: --policies names files in --policies-dir",
+    )
     refused = run_here("study.py", folder / "tiny.yaml", "--results-dir", tmp_path, "--policies", "a/b")
-    assert_refused(refused, "a/b")
+    assert_refused(refused, "--policies 'a/b' cannot name a file")
     assert_refused(run_here("study.py", folder / "tiny.yaml", "--policies", ","), "--policies")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
-from reinforcement_learning.game.language_model_encoder import describe_task
+from reinforcement_learning.game.task_encoder import describe_task
 from reinforcement_learning.game.tasks import curriculum, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run_here, run_well

@@ -9,14 +9,12 @@ import pytest
 from activation_store.writer import DumpWriter
 from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.game.environment import EpisodeStart, observation_layout
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import make_worlds
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.extraction import RecordingPlan, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.play.stepper import EpisodeJournal, Stepper, Stopwatch
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
-from reinforcement_learning.stopwatch import Stopwatch
 from tests.tiny_policies import AGENTS
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from activation_store.conditions import COMPARISONS, parts_of
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
 from analysis.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples
-from analysis.attribution.samples import Sample
 from analysis.attribution.settings import SaliencySettings
-from analysis.clusters.dataset import Step
+from analysis.attribution.windows import Sample
 from analysis.features.feature import Feature
 from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns
@@ -24,6 +22,8 @@ from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
 from analysis.tables import tab_separated_lines
+from common.argument_checks import COMPARISONS, parts_of
+from common.progress_view import Step
 
 LifeKey = tuple[int, ...]
 """Slot, agent and episode of a life."""

@@ -41,18 +41,16 @@ from analysis.attribution.events import (
 from analysis.attribution.figures import FPS, film_size, frames
 from analysis.attribution.methods import Maps, attribute, average_baseline
 from analysis.attribution.page.page import saliency_page
-from analysis.attribution.samples import Sample, read_samples, starts_around
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
 from analysis.attribution.targets import Target, target_named
-from analysis.attribution.windows import Differentiable, LifeWindows, check_agent
+from analysis.attribution.windows import Differentiable, LifeWindows, Sample, check_agent, read_samples, starts_around
 from analysis.lives import places_among
 from analysis.pages.summary.page import command_of
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.replays.film import write_film
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
-from analysis.runs.parts import Parts
-from analysis.runs.run_folder import RunFolder
+from analysis.runs.run_folder import Parts, RunFolder
 from analysis.runs.selection_file import read_selection
 from analysis.tables import tab_separated
 from common.files import sha256

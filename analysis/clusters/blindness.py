@@ -1,10 +1,230 @@
-"""A meter of blindness: whether the listed features cover what clusters or components tell, in numbers and words."""
+"""A meter of blindness: whether the listed features cover what clusters or components tell, in numbers and words.
+
+What some variables tell about targets is measured, and how much of it is also in a list of other variables.
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.share_text import share_text
-from analysis.statistics.coverage import Coverage, Part
+import numpy as np
+
+from analysis.statistics.inference import Inference, student_stretch
+from analysis.statistics.resampling import draws_of, folds_of
+from common.number_text import share_text
+
+PENALTIES = (1e-3, 1e-1, 1.0, 100.0)
+"""Ridge penalties to choose from, per record and standardised column; with the last, a column hardly counts."""
+
+_TREES = 50
+_FEWEST_IN_LEAF = 5
+_FEWEST_UNITS = 2.0
+
+Targets = Mapping[str, np.ndarray]
+"""Parts of what is predicted, by name: (B, columns) each, with any spread."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the targets, and the share of its variance that each set of variables tells about it (R2)."""
+
+    name: str
+    studied: float
+    listed: float
+    together: float
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Shares of the targets' variance, the mean over their parts, in lives held out; 1 is all, below 0 none.
+
+    Attributes:
+        studied: told by the variables studied, with its interval (NaN with fewer than two units).
+        listed: told by the list.
+        together: told by both together.
+        uncovered: share of `studied` that is not in the list, (together - listed) / studied, with its interval; NaN
+            unless `reliable`.
+        parts: the same of each part.
+    """
+
+    about: str
+    studied: float
+    studied_low: float
+    studied_high: float
+    listed: float
+    together: float
+    uncovered: float
+    uncovered_low: float
+    uncovered_high: float
+    parts: tuple[Part, ...]
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the variables studied tell more than nothing: the interval of `studied` is above 0."""
+        return self.studied_low > 0
+
+
+def coverage(
+    listed: np.ndarray, studied: np.ndarray, groups: np.ndarray, targets: Mapping[str, Targets], unit: np.ndarray,
+    settings: Inference,
+) -> tuple[Coverage, ...]:  # fmt: skip
+    """Measure what is studied, a list, and both together by how well they predict targets in units held out.
+
+    So that what is studied gains nothing by being a curved function of the list, or one of several of its variables at
+    once, the list also has what a forest of random trees (Geurts et al. 2006) can recognise of `groups` from it.
+    Predictions are linear (ridge regression). Two penalties are chosen in the units fitted for each part of the
+    targets: of the list, and of what is studied or recognised. All fits are made without the units in which they
+    predict. The fits are not repeated when units are resampled.
+
+    Args:
+        listed: (B, F), finite.
+        studied: (B, K), finite.
+        groups: what is studied as groups, (B,) int64.
+        targets: sets of targets, by what they are.
+        unit: the life or the episode of each record, (B,) int64; at least two of them.
+    """
+    unit = np.unique(unit, return_inverse=True)[1]
+    fold = folds_of(unit)
+    guessed = _recognised(listed, groups, fold, settings.seed)
+    listed, guessed, studied = (_standardised(values) for values in (listed, guessed, studied))
+    return tuple(
+        _coverage(about, parts, listed, guessed, studied, fold, unit, settings) for about, parts in targets.items()
+    )
+
+
+def _recognised(listed: np.ndarray, groups: np.ndarray, fold: np.ndarray, seed: int) -> np.ndarray:
+    """Return the probability of each group given the list, by a forest of the other folds, (B, groups) float64."""
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    names, group = np.unique(groups, return_inverse=True)
+    guessed = np.zeros((len(listed), len(names)))
+    for number in range(fold.max() + 1):
+        fitted, held_out = fold != number, np.flatnonzero(fold == number)
+        forest = ExtraTreesClassifier(
+            _TREES, max_features=None, min_samples_leaf=_FEWEST_IN_LEAF, random_state=seed
+        ).fit(listed[fitted].astype(np.float32), group[fitted])
+        guessed[np.ix_(held_out, forest.classes_)] = forest.predict_proba(listed[held_out].astype(np.float32))
+    return guessed
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """Centre columns and divide them by their spread; those that never change are left out."""
+    changes = (values != values[0]).any(axis=0)
+    centred = values[:, changes] - values[:, changes].mean(axis=0)
+    return np.asarray(centred / centred.std(axis=0), np.float64)
+
+
+def _coverage(
+    about: str, parts: Targets, listed: np.ndarray, guessed: np.ndarray, studied: np.ndarray, fold: np.ndarray,
+    unit: np.ndarray, settings: Inference,
+) -> Coverage:  # fmt: skip
+    target, part = _one_variance_each(parts)
+    nothing, both = np.empty((len(listed), 0)), np.column_stack([guessed, studied])
+    designs = ((nothing, nothing), (nothing, studied), (listed, guessed), (listed, both))
+    spread, *errors = (_errors(target, part, one, other, fold, unit) for one, other in designs)  # (units, parts) each
+    records = np.bincount(unit).astype(np.float64)
+    weights = draws_of(len(records), settings.bootstraps, [settings.seed, 8])
+    once = np.ones((1, len(records)))
+    by_part = [_r2(error, spread, once)[0] for error in errors]
+    alone, without, together = (float(r2.mean()) for r2 in by_part)
+    drawn = [_r2(error, spread, weights).mean(axis=1) for error in errors]  # (resamples,) each
+    effective = float(records.sum() ** 2 / (records**2).sum())  # Kish 1965
+    low, high = _interval(drawn[0], alone, effective, settings)
+    uncovered = (np.nan, np.nan, np.nan)
+    if low > 0:
+        share = (together - without) / alone
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(drawn[0] > 0, (drawn[2] - drawn[1]) / drawn[0], np.nan)
+        uncovered = (share, *_interval(shares, share, effective, settings))
+    named = tuple(Part(name, *map(float, values)) for name, *values in zip(parts, *by_part, strict=True))
+    return Coverage(about, alone, low, high, without, together, *uncovered, named)
+
+
+def _one_variance_each(parts: Targets) -> tuple[np.ndarray, np.ndarray]:
+    """Join the parts, (B, T), each with a total variance of 1, and number the part of each column, (T,) int64."""
+    centred = [values - values.mean(axis=0) for values in parts.values()]
+    joined = np.column_stack([group / np.sqrt((group**2).sum(axis=1).mean()) for group in centred])
+    return joined, np.repeat(np.arange(len(centred)), [group.shape[1] for group in centred])
+
+
+def _errors(
+    target: np.ndarray, part: np.ndarray, left: np.ndarray, right: np.ndarray, fold: np.ndarray, unit: np.ndarray
+) -> np.ndarray:
+    """Return the squared errors of each unit while it is held out, (units, parts)."""
+    design = np.column_stack([np.ones(len(target)), left, right])  # (B, D)
+    penalties = [
+        np.repeat([0.0, one, other], [1, left.shape[1], right.shape[1]])
+        for one in (PENALTIES if left.size else PENALTIES[:1])
+        for other in (PENALTIES if right.size else PENALTIES[:1])
+    ]
+    members = [fold == number for number in range(fold.max() + 1)]
+    sums = _Sums(
+        np.array([np.count_nonzero(chosen) for chosen in members]),
+        np.array([design[chosen].T @ design[chosen] for chosen in members]),
+        np.array([design[chosen].T @ target[chosen] for chosen in members]),
+    )
+    error = np.zeros((unit.max() + 1, part.max() + 1))
+    for number, chosen in enumerate(members):
+        wrong = (target[chosen] - design[chosen] @ sums.weights_without(number, penalties, part)) ** 2  # (b, T)
+        by_part = np.add.reduceat(wrong, np.flatnonzero(np.diff(part, prepend=-1)), axis=1)  # (b, parts)
+        np.add.at(error, unit[chosen], by_part)
+    return error
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What least squares need of each of N folds: records (N,), and products of columns, (N, D, D) and (N, D, T)."""
+
+    records: np.ndarray
+    squares: np.ndarray
+    products: np.ndarray
+
+    def weights_without(self, held_out: int, penalties: list[np.ndarray], part: np.ndarray) -> np.ndarray:
+        """Fit all folds but one, with the penalties of which each part is best predicted between the others, (D, T)."""
+        fitted = [number for number in range(len(self.records)) if number != held_out]
+        best = np.zeros(part.max() + 1, np.int64)
+        if len(fitted) > 1 and len(penalties) > 1:
+            losses = np.array([self._loss(fitted, penalty, part) for penalty in penalties])  # (penalties, parts)
+            best = losses.argmin(axis=0)
+        weights = np.empty(self.products.shape[1:])
+        for choice in np.unique(best):
+            columns = best[part] == choice
+            weights[:, columns] = self._fit(fitted, penalties[choice])[:, columns]
+        return weights
+
+    def _loss(self, folds: list[int], penalty: np.ndarray, part: np.ndarray) -> np.ndarray:
+        """Return the squared errors in each of some folds of a fit to the others, up to a constant, (parts,)."""
+        total = np.zeros(len(part))
+        for number in folds:
+            weights = self._fit([other for other in folds if other != number], penalty)
+            inner = self.squares[number] @ weights - 2 * self.products[number]
+            total += (weights * inner).sum(axis=0)
+        return np.bincount(part, total)
+
+    def _fit(self, folds: list[int], penalty: np.ndarray) -> np.ndarray:
+        """Return the weights of ridge regression (Hoerl and Kennard 1970), (D, T)."""
+        from scipy import linalg
+
+        records = self.records[folds].sum()
+        squares = self.squares[folds].sum(axis=0) + np.diag(penalty * records)
+        return np.asarray(linalg.solve(squares, self.products[folds].sum(axis=0), assume_a="pos", check_finite=False))
+
+
+def _r2(error: np.ndarray, spread: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return R2 of each part for each weighting of the units, (R, U) to (R, parts); 0 where a part never changes."""
+    total = weights @ spread
+    return 1 - np.divide(weights @ error, total, out=np.ones_like(total), where=total > 0)
+
+
+def _interval(drawn: np.ndarray, estimate: float, effective: float, settings: Inference) -> tuple[float, float]:
+    """Return the percentile interval, stretched about the estimate to match Student's t; NaN with too few units."""
+    if effective < _FEWEST_UNITS or np.isfinite(drawn).mean() < settings.confidence:
+        return np.nan, np.nan
+    tail = (1 - settings.confidence) / 2
+    ends = np.nanquantile(drawn, [tail, 1 - tail])
+    low, high = estimate + student_stretch(effective, settings.confidence) * (ends - estimate)
+    return float(low), float(high)
+
 
 TOO_SHORT = 0.2
 """The list of features is too short if the lower end of the interval of the uncovered share is above this.

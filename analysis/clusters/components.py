@@ -1,24 +1,35 @@
-"""Principal components of activations, and the features that they are associated with."""
+"""Principal components of activations, and the features that they are associated with.
+
+And the directions that an analysis leaves for other stages: cluster differences and principal components.
+"""
 
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from activation_store.directions import Direction, Source, SourceKind, direction_from
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import format_number
+from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.runs.run_folder import plain
 from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import draws_of, folds_of
+from common.number_text import format_number
 
 BINS = 20
 _Z_95 = 1.959964
 _COMPONENTS_SHOWN = 3
 _WIDTH = 118
+_FOLDS = 5
+WRITTEN_SHARE = 0.99
+"""Share of the variance that the written components explain together."""
+CLUSTER_UNIT = "share of the way from the mean of all other records (0) to the cluster's mean (1)"
+COMPONENT_UNIT = "component score"
 
 
 @dataclass(frozen=True)
@@ -36,12 +47,12 @@ class FeatureR2:
 
 
 def pca_feature_r2(
-    scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int = 5, settings: Inference | None = None
+    scores: np.ndarray, features: np.ndarray, lives: Lives, settings: Inference | None = None
 ) -> FeatureR2:
     """Predict features from components by least squares, each life from a fit to other lives.
 
     R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted lives' mean). Lives are split into
-    folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
+    5 folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
     feature, (B,), that never changes, and for all features if there is only one life.
 
     Args:
@@ -51,7 +62,7 @@ def pca_feature_r2(
     if len(lives) < 2:
         nothing = np.full(features.shape[1], np.nan)
         return FeatureR2(nothing, nothing, nothing)
-    error, spread = _held_out_errors(scores, features - features[0], lives, min(folds, len(lives)))
+    error, spread = _held_out_errors(scores, features - features[0], lives, min(_FOLDS, len(lives)))
     settings = settings or Inference()
     weights = draws_of(len(lives), settings.bootstraps, [settings.seed, 6])
     tail = (1 - settings.confidence) / 2
@@ -259,3 +270,42 @@ def report_components(
         r2=pca_feature_r2(scores, data.values, data.lives, settings=settings), lives=len(data.lives),
         blindness=blindness,
     )  # fmt: skip
+
+
+def cluster_directions(data: Dataset, labels: np.ndarray, run: str, dump: str) -> Iterator[Direction]:
+    """Yield a direction `cluster_NUMBER` for each cluster: its mean minus that of all other records, including noise.
+
+    The weight is that difference divided by its squared length, so the read-out is 0 at the mean of the other records
+    and 1 at the cluster's. If there are no other records, or both means are equal, there is no direction.
+    """
+    total = data.activations.sum(axis=0, dtype=np.float64)  # (U,)
+    for number in np.unique(labels[labels != NOISE]).tolist():
+        inside = labels == number
+        own, count = data.activations[inside].sum(axis=0, dtype=np.float64), int(inside.sum())
+        rest = (total - own) / max(len(data) - count, 1)  # (U,)
+        difference = own / count - rest
+        length = difference @ difference
+        if count < len(data) and length > 0:
+            weight = difference / length
+            yield _direction(f"cluster_{number}", "cluster difference", weight, rest, CLUSTER_UNIT, data, run, dump)
+
+
+def component_directions(data: Dataset, components: Components, run: str, dump: str) -> Iterator[Direction]:
+    """Yield a direction `component_NUMBER`, from 1, for each component needed to explain `WRITTEN_SHARE`.
+
+    Its weight has length 1; its read-out is the component's score, 0 at the mean of the activations. The other
+    arguments are as in `cluster_directions`.
+    """
+    for i in range(components.needed_for((WRITTEN_SHARE,))[WRITTEN_SHARE]):
+        weight = components.directions[i]
+        name = f"component_{i + 1}"
+        yield _direction(name, "principal component", weight, components.mean, COMPONENT_UNIT, data, run, dump)
+
+
+def _direction(
+    name: str, kind: SourceKind, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, run: str, dump: str
+) -> Direction:
+    """Return the direction with this weight whose read-out is 0 at the origin, (U,) each."""
+    source = Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+    episodes = len(np.unique(data.records.episode))
+    return direction_from(name, data.layer, weight, origin, unit, data.activations, len(data.lives), episodes, source)

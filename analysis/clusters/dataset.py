@@ -1,31 +1,26 @@
 """The data of one analysis: the records kept of a dump, one layer's activations, and the features."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from activation_store.reader import Progress, read_episodes
+from activation_store.reader import read_episodes
 from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, TILE_COLUMNS, DumpMetadata
 from activation_store.selection import Gathering, no_rows, select
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features import Feature, feature_matrix, needs_history, read_history
-from analysis.features.observed import own_truth_columns
+from analysis.features.matrix import feature_columns
 from analysis.features.registry import CATEGORIES
 from analysis.lives import Lives, lives_of, rolling_mean
-from analysis.position import POSITION_COLUMNS, has_position, positions
+from analysis.position import has_position, positions
+from common.progress_view import Step
 from common.user_error import UserError
 
 ROLLING_WINDOW = 5
 """Length in kept records of a life of the centred window over which some figures average features."""
-
-Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step is running and yields a callback for the share done; `progress_view.step` with its console."""
-
-_COLUMNS = ("map", *POSITION_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +119,6 @@ def _without_observations(records: Records, metadata: DumpMetadata) -> Records:
         entity=no_rows(len(records), len(metadata.entity_columns)),
         inventory=no_rows(len(records), len(metadata.inventory_columns)),
     )  # fmt: skip
-
-
-def feature_columns(metadata: DumpMetadata) -> list[str]:
-    """Return the optional columns of a dump that features may need."""
-    return sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})
 
 
 def check_activations(records: Records, layer: str) -> None:

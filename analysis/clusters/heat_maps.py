@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from analysis.clusters.components import ComponentReport
-from analysis.clusters.summary import ClusterSummary, FeatureEffect, format_number
+from analysis.clusters.summary import ClusterSummary, FeatureEffect
 from analysis.figures.style import EFFECT_MAP, VALUE_MAP, bare, new_figure, style, title
 from analysis.statistics.inference import LEVEL
+from common.number_text import format_number
 
 _CLUSTERS_AT_MOST = 60
 _COMPONENTS_AT_MOST = 30

@@ -9,16 +9,15 @@ from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
-from activation_store.subsample import Subsample
-from analysis.clusters.blindness import Blindness
+from activation_store.selection import Subsample
+from analysis.clusters.blindness import Blindness, coverage
 from analysis.clusters.components import Components
-from analysis.clusters.dataset import Dataset, feature_columns
+from analysis.clusters.dataset import Dataset
 from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
-from analysis.features.matrix import check_unbroken
+from analysis.features.matrix import check_unbroken, feature_columns
 from analysis.features.observed import Observed
 from analysis.features.over_time import later
 from analysis.lives import Lives, places_among
-from analysis.statistics.coverage import coverage
 from analysis.statistics.effect_intervals import ENOUGH_EPISODES
 from analysis.statistics.inference import FEWEST_LIVES, Inference
 from common.user_error import UserError

@@ -1,4 +1,4 @@
-"""Projections of activations to fewer dimensions."""
+"""Projections of activations to fewer dimensions, and density clusters of records in them."""
 
 import contextlib
 import functools
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.clusters.components import Components
+from analysis.clusters.components import Components, principal_components
 from analysis.clusters.settings import AnalysisSettings
+from analysis.labels import largest_first
+from analysis.statistics.stability import ClusterMethod
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,3 +110,67 @@ def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.
 
     model = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=seed, n_jobs=1)
     return np.asarray(model.fit_transform(activations), np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """The result of HDBSCAN.
+
+    Attributes:
+        points: clustered, (B, dimensions).
+        labels: (B,) int64, clusters from 0 in order of decreasing size, `NOISE` for the rest.
+        tree: HDBSCAN's condensed tree: structured, one row for each record and each
+            cluster that leaves `parent`, at density `lambda_val` (1 / distance), with `child_size` records.
+    """
+
+    points: np.ndarray
+    labels: np.ndarray
+    tree: np.ndarray
+
+
+def cluster_method(settings: AnalysisSettings) -> ClusterMethod:
+    """Return the clustering method of these settings as an object that can be applied again."""
+    return ClusterMethod(
+        embed=functools.partial(points_to_cluster, settings=settings),
+        hdbscan=functools.partial(hdbscan_labels, min_samples=settings.hdbscan_min_samples),
+        min_cluster_size=settings.hdbscan_min_cluster,
+        seeded=settings.projection != "pca" and not settings.cluster_before_umap,
+    )
+
+
+def points_to_cluster(
+    activations: np.ndarray, settings: AnalysisSettings, seed: int, run_records: int | None = None
+) -> np.ndarray:
+    """Compute from activations, (B, units), the points that these settings cluster, (B, dimensions).
+
+    `run_records` is as in `project`.
+    """
+    components = principal_components(activations)
+    if settings.cluster_before_umap:
+        return components.scores(activations, settings.pre_cluster_dims)
+    return project(activations, components, settings, seed, run_records).points
+
+
+def hdbscan_labels(points: np.ndarray, min_cluster_size: int, min_samples: int) -> np.ndarray:
+    """Return only the labels of `hdbscan_clusters`, (B,) int64."""
+    return hdbscan_clusters(points, min_cluster_size, min_samples).labels
+
+
+def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int) -> Clustering:
+    """Cluster points with HDBSCAN (Campello, Moulavi and Sander 2013), excess of mass.
+
+    Args:
+        points: (B, dimensions).
+        min_cluster_size: smaller groups are noise; from 2 to B.
+        min_samples: neighbours that make a region dense, from 1; larger values give more noise.
+    """
+    import hdbscan
+
+    model = hdbscan.HDBSCAN(
+        min_cluster_size=min_cluster_size,
+        min_samples=min_samples,
+        core_dist_n_jobs=1,
+        approx_min_span_tree=False,  # the default approximation saves nothing here and can change the clusters
+    )
+    labels = model.fit_predict(points.astype(np.float64))
+    return Clustering(points, largest_first(labels), model.condensed_tree_.to_numpy())

@@ -12,7 +12,7 @@ import tyro
 from activation_store.layers import ACTION_DECODER
 from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, between, check, result_name, seed_value, split
 from common.result_places import OutputFolder

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Stability, Summary
@@ -15,7 +15,7 @@ from analysis.lives import Lives
 from analysis.statistics.association import Association, associations
 from analysis.statistics.cluster_validity import Persistence, Validity, cluster_validity, persistence
 from analysis.statistics.confounds import Confounds, confounds, variables_of
-from analysis.statistics.differences import Differences, cluster_differences
+from analysis.statistics.effect_intervals import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
 from analysis.statistics.stability import ClusterMethod, ProjectionStability, bootstrap_stability
 

@@ -9,18 +9,15 @@ from typing import Any
 
 from analysis.clusters.blindness import Blindness
 from analysis.runs.run_folder import plain
-from analysis.share_text import share_text
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Persistence, Validity
 from analysis.statistics.confounds import Confound
 from analysis.statistics.stability import StabilityFloor
+from common.number_text import share_text
 
 STRONGEST = 5
 SAME_CLUSTER = 0.5
 """Jaccard index of two clusters below which a cluster counts as dissolved, not as found again (Hennig 2007)."""
-
-UNDEFINED = "n/a"
-"""How text and figures show an undefined number."""
 
 
 @dataclass(frozen=True)
@@ -284,11 +281,3 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""
         return dict(plain(self))
-
-
-def format_number(value: float, sign: bool = False) -> str:
-    """Write a number with two decimals; NaN, which means undefined, as "n/a"."""
-    if math.isnan(value):
-        return UNDEFINED
-    value = round(value, 2) + 0.0
-    return f"{value:+.2f}" if sign else f"{value:.2f}"

@@ -7,23 +7,13 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from activation_store.subsample import Subsample
-from analysis.clusters.summary import (
-    SAME_CLUSTER,
-    UNDEFINED,
-    Claim,
-    ClusterSummary,
-    FeatureEffect,
-    Method,
-    Residualized,
-    Summary,
-    format_number,
-)
-from analysis.share_text import share_text
+from activation_store.selection import Subsample
+from analysis.clusters.summary import SAME_CLUSTER, Claim, ClusterSummary, FeatureEffect, Method, Residualized, Summary
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Persistence
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
-from analysis.statistics.power import POWER
+from analysis.statistics.inference import POWER
+from common.number_text import UNDEFINED, format_number, share_text
 
 _WIDTH = 118
 _ROWS_SHOWN = 12

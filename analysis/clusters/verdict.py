@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from analysis.clusters.summary import SAME_CLUSTER, ClusterSummary, CodeUse, FeatureEffect, Residualized, Summary
 from analysis.features import Feature
 from analysis.features.feature import YES_OR_NO
-from analysis.share_text import share_text
 from analysis.statistics.confounds import Confound
-from analysis.statistics.inference import FEWEST_EPISODES
-from analysis.statistics.power import POWER
+from analysis.statistics.inference import FEWEST_EPISODES, POWER
 from analysis.statistics.stability import exceeds
-from common.plural import plural
+from common.number_text import plural, share_text
 
 SMALL = 0.2
 """Value of Cohen's d below which a difference is negligible (Cohen 1988, section 2.2.3)."""

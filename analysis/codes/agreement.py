@@ -14,12 +14,11 @@ from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_identity
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import policy_names, policy_path
 from agent_zoo.shown_settings import SHOWN
-from analysis.codes.content import Step
 from analysis.codes.partitions import (
     LifeResamples,
     codebook,
@@ -32,9 +31,10 @@ from analysis.lives import Lives
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.recorded.sequences import Parts, SequenceBatch, lives
 from analysis.statistics.resampling import Estimate
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
 from common.files import sha256
+from common.progress_view import Step
 from common.user_error import UserError
 
 EVERY = 10

@@ -14,13 +14,12 @@ from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.figures.style import VALUE_MAP, new_figure, style, title
 from analysis.life.endings import endings
-from analysis.life.phases.label_sequences import LabelSequences, label_sequences
 from analysis.life.phases.transitions import Dwelling, Transitions, dwelling, transitions
-from analysis.life.phases.visits import VISITS_A_SPAN, visits
+from analysis.life.phases.visits import VISITS_A_SPAN, LabelSequences, label_sequences, visits
 from analysis.position import positions
-from analysis.runs.names import LABELS_FILE, called
-from analysis.share_text import share_text
+from analysis.runs.codebook_rule import NAMES_FILE, called
 from analysis.statistics.resampling import Bootstrap
+from common.number_text import share_text
 
 NEXT_SHOWN = 3
 _ACTS = (
@@ -228,7 +227,7 @@ def _card_text(card: Card, names: dict[int, str]) -> str:
     dwell = card.dwell
     number = "" if card.number == card.label else f" (number {card.number} of the codebook)"
     lines = [
-        f"label: {card.name or f'______________________ (write it in {LABELS_FILE})'}",
+        f"label: {card.name or f'______________________ (write it in {NAMES_FILE})'}",
         f"share: {share_text(card.share)} of all ticks, in {card.lives:,} lives{number}",
         f"lasts: {_ticks(dwell['mean'])} ticks a visit{_between(dwell['low'], dwell['high'])}, by chance "
         f"{_ticks(dwell['chance'])}; {dwell['visits']:,} visits",

@@ -1,7 +1,5 @@
 """Every record of a semantic run's dump with its code: what cards, pictures and videos are made from."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,22 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
-from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.endings import DONE, KILLS
 from analysis.lives import Lives, lives_of
 from analysis.position import POSITION_COLUMNS
-from analysis.runs.codebook_rule import CodebookRule, read_codebook
+from analysis.runs.codebook_rule import CodebookRule, read_codebook, read_names
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
-from analysis.runs.names import read_names
 from analysis.runs.run_folder import RUN_FILE
+from common.progress_view import Step
 
 _COLUMNS = (DONE, KILLS, "map", *POSITION_COLUMNS)
-
-Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step is running and yields a callback for the share done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +66,11 @@ def open_run(path: Path, dump: Path | None) -> tuple[FinishedRun, CodebookRule]:
     return read_run(path, dump), rule
 
 
-def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -> CodedDump:
+def coded_dump(path: Path, dump: Path | None, step: Step) -> CodedDump:
     """Read every record of a semantic run's dump, with its code.
 
     Args:
         dump: its dump, if it has been moved since.
-        tiles: whether to read what agents saw of the ground.
 
     Raises:
         UserError: the run or its dump cannot be read.
@@ -87,9 +81,8 @@ def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -
     columns = {*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)}
     with step(f"reading {run.dump.name}") as report:
         records = read_dump(
-            run.dump, layers=layers, columns=sorted(columns), leave_out=["tables", *([] if tiles else ["tile"])],
-            progress=report,
-        )  # fmt: skip
+            run.dump, layers=layers, columns=sorted(columns), leave_out=["tables", "tile"], progress=report
+        )
     activations = records.activations.pop(layer)
     plane = records.activations.pop(SEMANTIC_PLANE) if layer == SEMANTIC_CODE else rule.plane(activations)
     label = rule.labels_of(activations)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from activation_store.lives import places_of
 from activation_store.reader import read_dump
 from activation_store.schema import TILE_COLUMNS
-from analysis.codes.content import CodedDump, Step
+from analysis.codes.content import CodedDump
 from analysis.features.choices import DIRECTIONS, STEPS
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.surroundings import NPC_TYPES
@@ -20,7 +20,8 @@ from analysis.materials import PALETTE
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.film import write_film
 from analysis.replays.frames import ATTACK, DIM, EDGE, GROUND, RING, TEXT, VITALS, font, shortened, sprite_of
-from analysis.runs.names import called
+from analysis.runs.codebook_rule import called
+from common.progress_view import Step
 from common.user_error import UserError
 
 SIZE = 256

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.semantic.losses import (
+from agent_zoo.semantic_module import (
     ALPHA,
     CODEBOOK_SPEED,
+    SemanticModule,
     log_similarities,
+    nearest_code,
     perplexity,
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic.module import SemanticModule, nearest_code
-from agent_zoo.semantic.shape import SemanticShape
+from agent_zoo.semantic_shape import SemanticShape
 from analysis.lives import Lives
 
 Progress = Callable[[float], None]

@@ -11,7 +11,6 @@ from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
-from analysis.codes.content import Step
 from analysis.codes.partitions import (
     Fit,
     LifeResamples,
@@ -31,8 +30,9 @@ from analysis.position import positions
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
+from common.progress_view import Step
 from common.user_error import UserError
 
 AXES = 3

@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from analysis.clusters.clustering import hdbscan_labels
-from analysis.clusters.projection import umap_embedding
+from analysis.clusters.projection import hdbscan_labels, umap_embedding
 from analysis.codes.fit import FitOptions, fit_codebook
 from analysis.dynamics.behaviours import DIMENSIONS, STEPS
 from analysis.dynamics.decompositions import Scale, decompose

@@ -10,16 +10,15 @@ from matplotlib.figure import Figure
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
-from activation_store.selection import OBSERVATIONS
-from activation_store.subsample import Subsample
+from activation_store.selection import OBSERVATIONS, Subsample
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
-from analysis.codes.content import Step
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
+from common.progress_view import Step
 from common.user_error import UserError
 
 NEIGHBOURS = 15

@@ -9,17 +9,16 @@ from activation_store.layers import SEMANTIC_PLANE
 from activation_store.reader import read_dump
 from activation_store.schema import DumpMetadata
 from activation_store.selection import OBSERVATIONS
-from analysis.clusters.clustering import Clustering, largest_first
 from analysis.clusters.components import principal_components
-from analysis.clusters.dataset import Dataset, Step, read_dataset
-from analysis.clusters.projection import Projection
+from analysis.clusters.dataset import Dataset, read_dataset
+from analysis.clusters.projection import Clustering, Projection
 from analysis.clusters.report import outputs
 from analysis.clusters.summarise import cluster_statistics, summarise
 from analysis.clusters.summary import CodeUse, Summary
 from analysis.codes.fit import Codebook, FitOptions, fit_codebook
 from analysis.codes.options import FitSettings
 from analysis.features import Feature
-from analysis.labels import NOISE
+from analysis.labels import NOISE, largest_first
 from analysis.lives import Lives
 from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule
 from analysis.runs.run_folder import RunFolder
@@ -30,6 +29,7 @@ from analysis.statistics.stability import (
     projection_stability,
     stability_floor,
 )
+from common.progress_view import Step
 from common.user_error import UserError
 
 AXES = ("plane 1", "plane 2")

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from analysis.dynamics.neighbours import resampled_lives
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.surrogate import above_floor, gaussian_surrogate
+from analysis.statistics.stability import above_floor, gaussian_surrogate
 
 Kind = Literal["pca", "ica", "nmf"]
 

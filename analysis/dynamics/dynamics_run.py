@@ -13,8 +13,8 @@ from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
-from analysis.clusters.dataset import Dataset, Step
-from analysis.clusters.directions import cluster_directions
+from analysis.clusters.components import cluster_directions
+from analysis.clusters.dataset import Dataset
 from analysis.dynamics import figures, report, report_lasting
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.jacobians import SlowMode
@@ -28,11 +28,10 @@ from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page
 from analysis.runs.cluster_run import LABELS_FILE
-from analysis.runs.parts import Parts
-from analysis.runs.run_folder import RunFolder
+from analysis.runs.run_folder import Parts, RunFolder
 from analysis.tables import tab_separated
 from common.files import sha256
-from common.progress_view import step
+from common.progress_view import Step, step
 
 REPORT_FILE = "report.html"
 KINDS: dict[Kind, SourceKind] = {
@@ -100,7 +99,7 @@ def analyse(
         policy, info = loaded
         effects = study_effects(settings, states, motion, update, parts, show)
         write_correlations(states, motion, effects, folder, show)
-        persisting = study_persistence(settings, policy, info.layout, states, motion, update, parts, show)
+        persisting = study_persistence(settings, metadata, policy, info.layout, states, motion, update, parts, show)
         write_persisting(states, motion, persisting, update, folder, show)
         if edits:
             with show(f"following {len(edits)} edits of interventions") as progress:
@@ -270,10 +269,8 @@ def write_persisting(
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
         if not isinstance(persisting.length, str):
             arrays |= vars(persisting.length)
-            label, age = motion.behaviours.label[persisting.records], motion.tracks.place[persisting.records]
-            folder.save_text(
-                "memory_use.tsv", tab_separated([vars(use) for use in memory_use(persisting.length, label, age)])
-            )
+            uses = memory_use(persisting.length, motion.behaviours.label[persisting.records])
+            folder.save_text("memory_use.tsv", tab_separated([vars(use) for use in uses]))
         folder.save_arrays("lasting.npz", **arrays)
         folder.save_figure("half_lives.png", figures.half_lives(persisting, states))
         folder.save_figure("fixed_points.png", figures.flow(persisting, motion, states, update))

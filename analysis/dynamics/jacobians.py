@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from analysis.dynamics.behaviours import Behaviours
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.lives import Lives
+from analysis.statistics.circular_shift import shifted_correlations
 from analysis.statistics.inference import LEVEL, false_discovery
-from analysis.statistics.shifted_correlations import shifted_correlations
 
 AT_ONCE = 128
 """States whose derivatives are computed together."""
@@ -152,7 +151,7 @@ class Agreement:
 
 
 def lagged_correlations(
-    tracks: Tracks, scores: np.ndarray, behaviours: Behaviours, lags: int, permutations: int, seed: int,
+    tracks: Tracks, scores: np.ndarray, label: np.ndarray, count: int, lags: int, permutations: int, seed: int,
     progress: Callable[[float], None],
 ) -> LaggedCorrelations:  # fmt: skip
     """Correlate components with later components of the same lives, in each behaviour.
@@ -161,8 +160,10 @@ def lagged_correlations(
 
     Args:
         scores: of the components, (B, K).
+        label: behaviour of each record, (B,).
+        count: number of behaviours.
     """
-    count, components = behaviours.count, scores.shape[1]
+    components = scores.shape[1]
     r = np.full((count, lags + 1, components, components), np.nan)
     p = r.copy()
     for lag in range(lags + 1):
@@ -172,7 +173,7 @@ def lagged_correlations(
         kept[earlier] = True
         lives: Lives = tracks.lives.of_records(kept)
         for number in range(count):
-            inside = behaviours.label[earlier] == number
+            inside = label[earlier] == number
             correlations = shifted_correlations(
                 scores[earlier], scores[later], lives, permutations, seed, episode=tracks.records.episode[earlier],
                 inside=inside,

@@ -1,25 +1,36 @@
-"""How far back an observation changes what the policy does, in every behaviour, and early and late in life."""
+"""How far back an observation changes what the policy does: by behaviour, by age, and in situations of need."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import stats
 
 from activation_store.lives import places_of
 from activation_store.reader import read_dump
+from activation_store.schema import DumpMetadata, Records
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
+from analysis.features import feature_matrix, features_named
 from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation
 
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
+WHOLE_ALIKE = "whole memory, by one of the same situation"
 OBSERVATION = "observation"
+OUTCOMES = ("kl", "value")
 PHASES = ("first third", "second third", "last third")
+NEED = 20
+"""Points of food or water below which an agent is in need."""
+SITUATIONS = (
+    f"food or water below {NEED}", f"food and water {NEED} or more", "in combat", "not in combat", "water in view",
+    "no water in view",
+)  # fmt: skip
 _FEWEST_LIVES = 5
 _RESAMPLES = 500
 _ENDS = (0.025, 0.975)
@@ -34,7 +45,12 @@ class MemoryLength:
     divergence: np.ndarray
     value: np.ndarray  # |change of the value|, (n, L)
     whole: np.ndarray  # the same two numbers if the whole memory is replaced by another life's, (n, 2)
+    # alike: the same if that life is in the same situation then, (n, SITUATIONS, 2); NaN for decisions that are not in
+    # it, and where no other life is
+    alike: np.ndarray
+    situation: np.ndarray  # in which situations each decision is, (n, SITUATIONS) bool
     life: np.ndarray  # of each decision, (n,)
+    age: np.ndarray  # ticks that the agent has lived by then, (n,)
 
 
 def lags_up_to(reach: int) -> np.ndarray:
@@ -42,10 +58,22 @@ def lags_up_to(reach: int) -> np.ndarray:
     return np.array([step for step in _STEPS if step <= reach], np.int64)
 
 
+def situations(records: Records, metadata: DumpMetadata) -> np.ndarray:
+    """Return in which of `SITUATIONS` records are, (B, SITUATIONS) bool.
+
+    Raises:
+        UserError: the dump lacks what a feature needs.
+    """
+    features = features_named(("self_food", "self_water", "in_combat", "n_water_tiles"))
+    food, water, in_combat, in_view = feature_matrix(records, metadata, features).T
+    holds = [np.minimum(food, water) < NEED, in_combat > 0, in_view > 0]
+    return np.stack([column for held in holds for column in (held, ~held)], axis=1)
+
+
 @torch.no_grad()
 def memory_length(
-    policy: RecurrentPolicy, update: Update, tracks: Tracks, records: np.ndarray, observation: PackedObservation,
-    reach: int, seed: int, progress: Callable[[float], None],
+    policy: RecurrentPolicy, update: Update, tracks: Tracks, situation: np.ndarray, records: np.ndarray,
+    observation: PackedObservation, reach: int, seed: int, progress: Callable[[float], None],
 ) -> MemoryLength:  # fmt: skip
     """Replace what the memory read some ticks ago by what another life's memory read, and decide again.
 
@@ -53,11 +81,12 @@ def memory_length(
 
     Args:
         tracks: recorded lives, of two at least.
+        situation: of every record of the tracks, as `situations` returns it.
         records: the decisions, (n,), each with `reach` + 1 ticks before it.
         observation: the policy's, of these records.
     """
     random = np.random.default_rng([seed, 8])
-    donors = _of_other_lives(tracks, records, random)
+    donors = _of_other_lives(tracks, records, random, np.arange(len(tracks)))
     _, candidates = policy.encode(observation)
     last = update.place("lstm_hidden" if "lstm_hidden" in update.states else update.states[-1])
 
@@ -72,18 +101,31 @@ def memory_length(
             state = update(state, read if read is not None and tick == -back else own)
         return state
 
+    def change(after: tuple[object, torch.Tensor]) -> np.ndarray:
+        """KL of the actions and change of the value, (n, 2)."""
+        apart = before.divergence(after[0]).sum(dim=1)  # type: ignore[attr-defined]
+        return np.stack([apart.numpy(), (after[1] - value).abs().numpy()], axis=1)
+
     before, value = decide(replay(0, None))
     ticks = lags_up_to(reach)
-    differences = np.empty((2, len(records), len(ticks)))
+    differences = np.empty((len(records), len(ticks), 2))
     for number, back in enumerate(ticks.tolist()):
-        after, changed = decide(replay(back, tensor(tracks.read[donors])))
-        differences[0, :, number] = before.divergence(after).sum(dim=1).numpy()  # type: ignore[attr-defined]
-        differences[1, :, number] = (changed - value).abs().numpy()
+        differences[:, number] = change(decide(replay(back, tensor(tracks.read[donors]))))
         progress((number + 1) / len(ticks))
     own = tensor(tracks.read[records])
-    after, changed = decide(update(tensor(tracks.state[donors]), own))
-    whole = np.stack([before.divergence(after).sum(dim=1).numpy(), (changed - value).abs().numpy()], axis=1)  # type: ignore[attr-defined]
-    return MemoryLength(ticks, differences[0], differences[1], whole, tracks.lives.index[records])
+    whole = change(decide(update(tensor(tracks.state[donors]), own)))
+    life, held = tracks.lives.index, situation[records]
+    alike = np.full((*held.shape, 2), np.nan)
+    for number in range(len(SITUATIONS)):
+        there = np.flatnonzero(situation[:, number])
+        if len(np.unique(life[there])) > 1:
+            of_others = donors.copy()
+            of_others[held[:, number]] = _of_other_lives(tracks, records[held[:, number]], random, there)
+            changed = change(decide(update(tensor(tracks.state[of_others]), own)))
+            alike[held[:, number], number] = changed[held[:, number]]
+    return MemoryLength(
+        ticks, differences[:, :, 0], differences[:, :, 1], whole, alike, held, life[records], tracks.place[records]
+    )
 
 
 def read_observations(
@@ -107,12 +149,12 @@ def read_observations(
     return PackedObservation.concatenate(parts).take(torch.from_numpy(back))
 
 
-def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Draw a record of another life for each record, (n,)."""
+def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Generator, among: np.ndarray) -> np.ndarray:
+    """Draw a record of another life for each record, (n,), among records of two lives at least."""
     life = tracks.lives.index
-    others = random.integers(0, len(tracks), len(records))
+    others = among[random.integers(0, len(among), len(records))]
     while (same := life[others] == life[records]).any():
-        others[same] = random.integers(0, len(tracks), int(same.sum()))
+        others[same] = among[random.integers(0, len(among), int(same.sum()))]
     return others
 
 
@@ -120,39 +162,94 @@ def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Gener
 class MemoryUse:
     """How much a group of decisions changes once something in the memory is another life's."""
 
-    group: str  # of decisions: all, a behaviour, or a third of them by the agent's age
+    group: str  # of decisions: all, a behaviour, a third of them by the agent's age, or a situation
     decisions: int  # decisions, lives: how many there are
     lives: int
     first_tick: int  # first_tick, last_tick: of the ages of the group, in ticks of life from 0
     last_tick: int
-    replaced: str  # the whole memory, or one observation
+    replaced: str  # the whole memory, by any life's or by one's in the same situation, or one observation
     ticks_ago: int  # of the observation; 0 for the whole memory
     outcome: str  # kl, of the distribution over actions, all heads, in nats; or value, the size of its change
-    value: float  # mean over decisions
-    low: float  # low, high: 95% interval over resampled lives; NaN with fewer than five lives
+    value: float  # mean over decisions, or over lives of the difference between situations
+    # low, high: 95% interval over resampled lives, NaN with fewer than five; of a difference, that of its t-test
+    low: float
     high: float
+    p: float = np.nan  # two-sided, that a difference between situations is 0; NaN where the row is no difference
 
 
-def memory_use(length: MemoryLength, behaviour: np.ndarray, age: np.ndarray) -> list[MemoryUse]:
-    """Average over all decisions, over those of each behaviour, and over thirds of them by age.
+def memory_use(length: MemoryLength, behaviour: np.ndarray) -> list[MemoryUse]:
+    """Average over all decisions, over those of each behaviour, over thirds of them by age, and by situation.
 
     Args:
         behaviour: of each decision, (n,).
-        age: ticks that the agent has lived by then, (n,).
     """
-    uses = []
-    for name, own in _groups(behaviour, age):
-        lives = len(np.unique(length.life[own]))
-        start = (name, int(own.sum()), lives, int(age[own].min()), int(age[own].max()))
-        for number, outcome in enumerate(("kl", "value")):
-            effects = length.divergence if outcome == "kl" else length.value
-            columns = np.column_stack([length.whole[own, number], effects[own]])  # (n, 1 + L)
-            low, high = _interval(columns, length.life[own])
-            for place, ticks in enumerate([0, *length.ticks.tolist()]):
-                replaced = OBSERVATION if ticks else WHOLE
-                mean = float(columns[:, place].mean())
-                uses.append(MemoryUse(*start, replaced, ticks, outcome, mean, float(low[place]), float(high[place])))
-    return uses
+    groups = [use for name, own in _groups(behaviour, length.age) for use in _uses(length, name, own, {})]
+    return [*groups, *use_by_situation(length), *situations_compared(length)]
+
+
+def use_by_situation(length: MemoryLength) -> list[MemoryUse]:
+    """Average over the decisions in each of `SITUATIONS` that there are."""
+    return [
+        use
+        for number, name in enumerate(SITUATIONS)
+        if (own := length.situation[:, number]).any()
+        for use in _uses(length, name, own, {WHOLE_ALIKE: length.alike[own, number]})
+    ]
+
+
+def situations_compared(length: MemoryLength) -> list[MemoryUse]:
+    """Compare decisions in each situation with those in its opposite, within lives, by what else is in the memory.
+
+    Each life that was in both counts once, by its mean in the situation less its mean outside of it. Intervals and
+    p-values are those of a t-test of these differences. Situations with fewer than five such lives are left out.
+    """
+    return [
+        use
+        for number in range(0, len(SITUATIONS), 2)
+        for use in _compared(length, f"{SITUATIONS[number]}, less {SITUATIONS[number + 1]}", number, number + 1)
+    ]
+
+
+def _compared(length: MemoryLength, name: str, inside: int, outside: int) -> Iterator[MemoryUse]:
+    at_hand = [np.isfinite(length.alike[:, number, 0]) for number in (inside, outside)]
+    lives = np.intersect1d(*(length.life[own] for own in at_hand))
+    if len(lives) < _FEWEST_LIVES:
+        return
+    here, there = (own & np.isin(length.life, lives) for own in at_hand)
+    age = length.age[here | there]
+    start = (name, int(here.sum() + there.sum()), len(lives), int(age.min()), int(age.max()), WHOLE_ALIKE, 0)
+    for column, outcome in enumerate(OUTCOMES):
+        mean_here, mean_there = (
+            _mean_of_each(length.alike[own, number, column], length.life[own])
+            for own, number in ((here, inside), (there, outside))
+        )
+        difference = mean_here - mean_there
+        test = stats.ttest_1samp(difference, 0)
+        low, high = test.confidence_interval()
+        yield MemoryUse(*start, outcome, float(difference.mean()), float(low), float(high), float(test.pvalue))
+
+
+def _mean_of_each(values: np.ndarray, life: np.ndarray) -> np.ndarray:
+    _, number = np.unique(life, return_inverse=True)
+    return np.bincount(number, values) / np.bincount(number)
+
+
+def _uses(length: MemoryLength, name: str, own: np.ndarray, more: Mapping[str, np.ndarray]) -> Iterator[MemoryUse]:
+    """Yield the means over a group of decisions.
+
+    Args:
+        own: which decisions are of the group, (n,) bool.
+        more: effects of other replacements of the whole memory on these, (own, 2); left out where they are NaN.
+    """
+    life, age = length.life[own], length.age[own]
+    start = (name, int(own.sum()), len(np.unique(life)), int(age.min()), int(age.max()))
+    wholes = {WHOLE: length.whole[own], **{kind: effect for kind, effect in more.items() if np.isfinite(effect).all()}}
+    replaced = [*((kind, 0) for kind in wholes), *((OBSERVATION, ticks) for ticks in length.ticks.tolist())]
+    for number, (outcome, effects) in enumerate(zip(OUTCOMES, (length.divergence, length.value), strict=True)):
+        columns = np.column_stack([*(whole[:, number] for whole in wholes.values()), effects[own]])
+        means, (low, high) = columns.mean(axis=0), _interval(columns, life)
+        for place, (kind, ticks) in enumerate(replaced):
+            yield MemoryUse(*start, kind, ticks, outcome, *(float(ends[place]) for ends in (means, low, high)))
 
 
 def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int] = 0) -> np.ndarray:

@@ -11,7 +11,6 @@ import numpy as np
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
-from analysis.clusters.dataset import Step
 from analysis.dynamics.behaviours import (
     BehaviourPair,
     Behaviours,
@@ -31,7 +30,7 @@ from analysis.dynamics.jacobians import (
     slow_modes,
     spectra,
 )
-from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations
+from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations, situations
 from analysis.dynamics.perturbations import Lasting, distances, lasting
 from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.settings import DynamicsSettings
@@ -39,10 +38,11 @@ from analysis.dynamics.tracks import Tracks, read_tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.features import Feature, feature_matrix
 from analysis.recorded.recorded_observation import check_shows_everything
-from analysis.runs.parts import Parts
-from analysis.statistics.differences import cluster_differences
+from analysis.runs.run_folder import Parts
+from analysis.statistics.circular_shift import shifted_correlations
+from analysis.statistics.effect_intervals import cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import shifted_correlations
+from common.progress_view import Step
 from common.user_error import UserError
 
 MODES = 8
@@ -81,12 +81,12 @@ def study_motion(
         )
     with step("lagged correlations") as progress:
         correlations = parts.data(
-            "correlations",
-            LaggedCorrelations,
+            "correlations", LaggedCorrelations,
             lambda: lagged_correlations(
-                tracks, scores, behaviours, settings.lags, settings.permutations, settings.seed, progress
+                tracks, scores, behaviours.label, behaviours.count, settings.lags, settings.permutations, settings.seed,
+                progress,
             ),
-        )
+        )  # fmt: skip
     return Motion(tracks, scores, space, behaviours, pairs, differences, correlations)
 
 
@@ -186,7 +186,7 @@ class Persisting:
 
 
 def study_persistence(
-    settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
+    settings: DynamicsSettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout,
     states: StudiedStates, motion: Motion, update: Update, parts: Parts, step: Step,
 ) -> Persisting:  # fmt: skip
     """Follow changes of components and of observations, and find fixed points."""
@@ -200,7 +200,7 @@ def study_persistence(
     life = tracks.lives.index[records]
     kept = [lasting(distance, life, settings.seed) for distance in apart]
     held = _held(motion, update, records, parts, step)
-    length = _length(settings, policy, layout, tracks, update, records, parts, step)
+    length = _length(settings, metadata, policy, layout, tracks, update, records, parts, step)
     return Persisting(records, kept, held, length)
 
 
@@ -232,7 +232,7 @@ def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, ste
 
 
 def _length(
-    settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
+    settings: DynamicsSettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout,
     tracks: Tracks, update: Update, records: np.ndarray, parts: Parts, step: Step,
 ) -> MemoryLength | str:  # fmt: skip
     try:
@@ -243,6 +243,9 @@ def _length(
 
         def compute() -> MemoryLength:
             observation = read_observations(settings.dump, tracks, records, layout, policy)
-            return memory_length(policy, update, tracks, records, observation, settings.reach, settings.seed, progress)
+            return memory_length(
+                policy, update, tracks, situations(tracks.records, metadata), records, observation, settings.reach,
+                settings.seed, progress,
+            )  # fmt: skip
 
         return parts.data("length", MemoryLength, compute)

@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
-from analysis.clusters.clustering import largest_first
+from analysis.labels import largest_first
 from analysis.lives import Lives
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 
 NEIGHBOURS = 15
 _OUTLIER_DEVIATIONS = 2.0
@@ -124,12 +124,12 @@ def cluster_floor(
     return cluster_agreement(drawn, ward_labels(drawn, clusters), clusters, resamples)
 
 
-def plane_agreement(plane: np.ndarray, other: np.ndarray, count: int = NEIGHBOURS) -> float:
-    """Return the mean share of a record's nearest neighbours in one plane that are also nearest in another one.
+def plane_agreement(plane: np.ndarray, other: np.ndarray) -> float:
+    """Return the mean share of a record's nearest `NEIGHBOURS` in one plane that are also nearest in another one.
 
     Args:
         plane: of n records, (n, 2).
         other: of the same records, (n, 2).
     """
-    (_, one), (_, two) = nearest(plane, count), nearest(other, count)
+    (_, one), (_, two) = nearest(plane, NEIGHBOURS), nearest(other, NEIGHBOURS)
     return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(one, two, strict=True)]) / one.shape[1])

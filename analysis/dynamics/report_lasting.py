@@ -7,6 +7,14 @@ import numpy as np
 
 from analysis.dynamics.fixed_points import TICKS
 from analysis.dynamics.jacobians import time_constants
+from analysis.dynamics.memory_length import (
+    WHOLE,
+    WHOLE_ALIKE,
+    MemoryLength,
+    MemoryUse,
+    situations_compared,
+    use_by_situation,
+)
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import FollowedEdit
 from analysis.dynamics.results import StudiedStates
@@ -60,6 +68,31 @@ def _length_lines(persisting: Persisting) -> Iterator[str]:
         last = f"up to {above.max()} ticks ago" if len(above) else "not at all"
         more = ", the longest measured" if len(above) and above.max() == length.ticks[-1] else ""
         yield f"An observation changes the {what} by more than {_SMALL:.0%} of what the whole memory does {last}{more}"
+    yield from _situation_lines(length)
+
+
+def _situation_lines(length: MemoryLength) -> Iterator[str]:
+    uses = {
+        (use.group, use.replaced): use for use in use_by_situation(length) if use.outcome == "kl" and not use.ticks_ago
+    }
+    yield (
+        "KL of the actions in nats once the whole memory is another life's, and once it is that of another life in the "
+        "same situation, with 95% intervals over lives:"
+    )
+    for (group, replaced), use in uses.items():
+        if replaced == WHOLE:
+            alike = uses.get((group, WHOLE_ALIKE))
+            matched = "" if alike is None else f"; same situation: {_with_interval(alike)}"
+            yield f"  {group} ({use.decisions} decisions of {use.lives} lives): {_with_interval(use)}{matched}"
+    for use in situations_compared(length):
+        if use.outcome == "kl":
+            compared = f"{_with_interval(use)}, p {use.p:.4f}"
+            yield f"  {use.group}, within {use.lives} lives: same situation: {compared}"
+
+
+def _with_interval(use: MemoryUse) -> str:
+    between = "" if np.isnan(use.low) else f" ({use.low:.3f} to {use.high:.3f})"
+    return f"{use.value:.3f}{between}"
 
 
 def _held_line(held: HeldInput) -> str:

@@ -11,9 +11,9 @@ from analysis.dynamics.decompositions import Decomposition, Scale
 from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
 from analysis.dynamics.tracks import Tracks
 from analysis.features.feature import Feature
-from analysis.statistics.differences import Differences
+from analysis.statistics.circular_shift import ShiftedCorrelations
+from analysis.statistics.effect_intervals import Differences
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.shifted_correlations import ShiftedCorrelations
 
 FEATURES_NAMED = 3
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from activation_store.schema import DumpMetadata
-from analysis.clusters.dataset import Dataset, Step, read_dataset
+from analysis.clusters.dataset import Dataset, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
 from analysis.dynamics.decompositions import (
@@ -31,11 +31,12 @@ from analysis.dynamics.results import StudiedStates
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
 from analysis.features import Feature
 from analysis.lives import Lives
-from analysis.runs.parts import Parts
-from analysis.statistics.differences import Differences, cluster_differences
+from analysis.runs.run_folder import Parts
+from analysis.statistics.circular_shift import ShiftedCorrelations, correlations_given_time
+from analysis.statistics.effect_intervals import Differences, cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import ShiftedCorrelations, correlations_given_time
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
+from common.progress_view import Step
 
 DIMENSIONS = 64
 """Principal components in which neighbours are looked for, at most, unless --components is more."""

@@ -17,8 +17,8 @@ from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
-from analysis.clusters.dataset import feature_columns
 from analysis.dynamics.update import Update
+from analysis.features.matrix import feature_columns
 from analysis.lives import Lives, lives_of
 from common.files import sha256
 from common.user_error import UserError

@@ -12,7 +12,7 @@ import torch
 
 from activation_store.layers import ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.recorded.recorded_observation import state_layers
 from common.user_error import UserError
 

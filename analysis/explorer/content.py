@@ -1,7 +1,6 @@
 """The data of the explorer: an analysis run's points, and every tick of their lives."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,8 @@ import numpy as np
 
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
-from analysis.explorer.simulated import Simulated, along, read_simulated
+from analysis.explorer.base import Base, LeftOut, NothingOfThePage, TickLabels, refuse
+from analysis.explorer.simulated import Simulated, read_simulated
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
@@ -19,14 +19,11 @@ from analysis.life.endings import DONE, KILLS
 from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
-from analysis.runs.propagated_labels import CarryingRule, PropagatedLabels, Rule, fit_rule, propagate_labels
 from analysis.statistics.circular_shift import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
+from common.progress_view import Step
 from common.user_error import UserError
-
-Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step is running and yields a callback for the share done."""
 
 _FEWEST_PERMUTATIONS = 99
 _NEIGHBOURS, _LOOKED_THROUGH = 6, 64
@@ -52,7 +49,9 @@ class Explored:
         timeline: the agents' state at those ticks, by life, then tick.
         rows: indices of the points among the run's records, ascending, (N,) int64.
         place: index of the tick of each point, (N,) int64.
-        propagated: a label for every tick, and the rule behind it.
+        labels: how ticks are labelled.
+        tick_labels: the label of each tick, simulated ones last, (T + S,) int64; whether the run itself gave it, bool.
+        states: of the points, where distances say how much alike they are, (N, C); C is 0 where none do.
         features: columns of `values`.
         values: of the points, (N, F) float64.
         lives_of_run: number of lives in the run; more than L if some are left out.
@@ -64,23 +63,13 @@ class Explored:
     timeline: Timeline
     rows: np.ndarray
     place: np.ndarray
-    propagated: PropagatedLabels
+    labels: TickLabels
+    tick_labels: tuple[np.ndarray, np.ndarray]
+    states: np.ndarray
     features: tuple[Feature, ...]
     values: np.ndarray
     lives_of_run: int
     simulated: tuple[Simulated, ...] = ()
-
-    @cached_property
-    def tick_labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The cluster of each tick, simulated ones last, (T + S,) int64; whether the run itself labelled it, bool."""
-        label, own = self.propagated.of(self.seen.records)
-        simulated = self.simulated_labels(self.run.clusters.layer, self.propagated.rule)
-        return np.concatenate([label, simulated]), np.pad(own, (0, len(simulated)))
-
-    def simulated_labels(self, layer: str, rule: Rule) -> np.ndarray:
-        """Label the simulated ticks by a rule of a layer, (S,) int64."""
-        parts = [along(lives.dump, lives.seen, layer, rule.labels_of, lambda _: None) for lives in self.simulated]
-        return np.concatenate([np.empty(0), *parts]).astype(np.int64)
 
     @cached_property
     def lives(self) -> Lives:
@@ -88,23 +77,16 @@ class Explored:
         return lives_of(self.seen.records.take(self.place))
 
     @cached_property
-    def life_keys(self) -> list[list[int]]:
-        """Slot, agent and episode of each life that was read."""
-        keys, _ = number_lives(places_of(self.seen.records))
-        return keys.tolist()
-
-    @cached_property
     def neighbours(self) -> np.ndarray:
         """The points of other lives whose states are most alike, nearest first, (N, K) int64; -1 where there are fewer.
 
-        Distances are those of the rule that labels ticks; K is 0 where that is a codebook.
+        K is 0 where no distances say so.
         """
         from sklearn.neighbors import NearestNeighbors
 
-        rule, life = self.propagated.rule, self.lives.index
-        if not isinstance(rule, CarryingRule):
-            return np.empty((len(self.rows), 0), np.int64)
-        states = rule.points[self.rows]
+        states, life = self.states, self.lives.index
+        if not states.shape[1]:
+            return np.empty((len(states), 0), np.int64)
         model = NearestNeighbors(n_neighbors=min(_LOOKED_THROUGH, len(states))).fit(states)
         near = model.kneighbors(states, return_distance=False)
         other = life[near] != life[:, None]
@@ -168,17 +150,21 @@ class Explored:
         return min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
 
 
-def explored(run: FinishedRun, most_ticks: int, step: Step, simulated: Sequence[Path] = ()) -> Explored:
+def explored(
+    base: Base, most_ticks: int, step: Step, simulated: Sequence[Path] = (), left_out: LeftOut = refuse
+) -> Explored:
     """Read every tick of a run's lives, or of a random sample of its lives drawn with the run's seed.
 
     Args:
         most_ticks: maximum to read, of each dump; above it, whole lives are left out.
         simulated: dumps of lives that go on from these ticks.
+        left_out: is called with one of these that has none.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`; the run names features that do not exist or records that
             are not in the dump; or no life is short enough. As `read_simulated`.
     """
+    run = base.run
     metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
     lives_of_run, _ = number_lives(run.clusters.places)
@@ -197,19 +183,30 @@ def explored(run: FinishedRun, most_ticks: int, step: Step, simulated: Sequence[
         raise UserError(f"{run.clusters.path} labels records that {run.dump} does not hold: analyse the dump again")
     with step("computing features"):
         values = feature_matrix(records.take(place[rows]), metadata, features, records)
-    with step("labelling the ticks that the run left out") as report:
-        rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
-        propagated = propagate_labels(
-            run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2)
-        )
     parts = []
     for dump in simulated:
-        with step(f"reading {dump.name}") as report:
-            parts.append(read_simulated(dump, run.dump, records, most_ticks, report))
+        try:
+            with step(f"reading {dump.name}") as report:
+                parts.append(read_simulated(dump, run.dump, records, most_ticks, report))
+        except NothingOfThePage as error:
+            left_out(dump, error)
+    seen = Observed(records, metadata)
+    with step("labelling the ticks that the run left out") as report:
+        labels = labels_of_ticks(base.labels, run.dump, seen, parts, report)
     return Explored(
-        run, Observed(records, metadata), timeline, rows, place[rows], propagated, features, values, len(lives_of_run),
-        tuple(parts),
+        run, seen, timeline, rows, place[rows], base.labels, labels, base.states[rows], features, values,
+        len(lives_of_run), tuple(parts),
     )  # fmt: skip
+
+
+def labels_of_ticks(
+    labels: TickLabels, dump: Path, seen: Observed, simulated: Sequence[Simulated], report: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """Label the ticks of a page, simulated ones last: (T + S,) int64, and whether the run itself did, (T + S,) bool."""
+    label, own = labels.of(dump, places_of(seen.records), report)
+    others = [labels.by_rule(lives.dump, places_of(lives.seen.records), report) for lives in simulated]
+    label = np.concatenate([label, *others])
+    return label, np.pad(own, (0, len(label) - len(own)))
 
 
 def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:

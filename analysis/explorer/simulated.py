@@ -1,6 +1,6 @@
 """Simulated lives that go on from ticks of a page: what a world model expects there, beside what happened."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 
 from activation_store.lives import number_lives, places_of
-from activation_store.reader import Progress, read_batches, read_dump, read_metadata
-from activation_store.recording import check_recorded
-from activation_store.schema import IDENTITY, METADATA_FILE, SOURCE_DUMP, STARTS, DumpMetadata, Records
-from activation_store.selection import OBSERVATIONS, select
+from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.schema import METADATA_FILE, SOURCE_DUMP, STARTS, DumpMetadata, Records
+from analysis.explorer.base import NothingOfThePage
 from analysis.features.observed import Observed
 from analysis.life.timeline import Timeline, columns_used, timeline_of
 from analysis.lives import places_among
 from common.files import sha256
 from common.user_error import UserError
-
-Numbers = Callable[[np.ndarray], np.ndarray]
-"""Computes numbers from activations of a layer, (B, units) to (B, numbers), or one of each, (B,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +85,7 @@ def read_simulated(dump: Path, source: Path, ticks: Records, most: int, report: 
     begins = places_among(_without_slot(starts), _without_slot(places_of(ticks)))
     kept = np.flatnonzero(begins >= 0)[: max(1, most // max(1, int(described.get("ticks", 1))))]
     if not len(kept):
-        raise UserError(f"{dump} has no life from a tick of this page on: simulate more, or raise --max-ticks")
+        raise NothingOfThePage(f"{dump} has no life from a tick of this page on: simulate more, or raise --max-ticks")
     read = read_dump(
         dump, layers=[], columns=columns_used(metadata), leave_out=["tables"], lives=lives[kept].tolist(),
         progress=report,
@@ -120,27 +116,3 @@ def _starts(dump: Path, metadata: DumpMetadata) -> tuple[np.ndarray, dict[str, n
 def _without_slot(places: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the identity of ticks without the slot, which follows from the episode."""
     return {**places, "env_id": np.zeros_like(places["tick"])}
-
-
-def along(dump: Path, seen: Observed, layer: str, numbers: Numbers, report: Progress) -> np.ndarray:
-    """Compute numbers from a layer's activations at some ticks of a dump, (B, numbers) float32 or (B,).
-
-    Raises:
-        UserError: the dump does not hold the layer.
-    """
-    parts = [
-        (places_of(batch), numbers(batch.activations[layer]).astype(np.float32))
-        for batch in batches(dump, seen, layer, report)
-    ]
-    places, values = zip(*parts, strict=True)
-    there = {name: np.concatenate([part[name] for part in places]) for name in IDENTITY}
-    return np.concatenate(values)[places_among(places_of(seen.records), there)]
-
-
-def batches(dump: Path, seen: Observed, layer: str, report: Progress) -> Iterator[Records]:
-    """Read a layer's activations in some lives of a dump, in its order; errors as `along`."""
-    check_recorded(dump, seen.metadata, layer)
-    lives, _ = number_lives(places_of(seen.records))
-    nothing_else = [*OBSERVATIONS, "tables"]
-    wanted = select(dump, seen.metadata, layers=[layer], columns=[], leave_out=nothing_else, lives=lives.tolist())
-    yield from (batch for batch in read_batches(dump, seen.metadata, wanted, report) if len(batch))

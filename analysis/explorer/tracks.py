@@ -1,6 +1,6 @@
-"""What further runs of a dump say of its ticks: clusters or codes, sparse features, read-outs, saliency maps; edits."""
+"""What further runs of the dump say of each tick of a page, from clusters to circuits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,18 +13,23 @@ from activation_store.lives import places_of
 from activation_store.reader import Progress
 from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
-from analysis.explorer.content import Explored, Step, axes_of
+from analysis.dynamics.circuits.graph import GRAPH_FILE
+from analysis.explorer.base import LeftOut, NothingOfThePage, Numbers, TickLabels, along, batches, labels_of, refuse
+from analysis.explorer.behaviours import described, labels_of_behaviours
+from analysis.explorer.circuits import CircuitRun, read_circuit
+from analysis.explorer.content import Explored, axes_of, labels_of_ticks
 from analysis.explorer.edits import FILMS_FILE, PlayedEdit, read_edits
-from analysis.explorer.simulated import Numbers, along, batches
+from analysis.explorer.motion import Motion
+from analysis.explorer.views import rows_in_view
 from analysis.interventions.effects.run_file import EFFECTS_FILE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.dynamics_run import MOTION_FILE, read_dynamics
 from analysis.runs.finished_files import FinishedFiles, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
-from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from analysis.runs.saliency_maps import MAPS_FILE, SaliencyMaps, read_saliency
 from common.files import sha256
+from common.progress_view import Step
 from common.user_error import UserError
 
 SPARSE_FILE = "sparse.json"
@@ -61,31 +66,15 @@ class Overlay:
     Attributes:
         ticks: indices of the page's ticks that have a map, ascending, (M,) int64.
         tiles: attribution of each tile of their views to what the policy computes in the same tick, (M, 225) float32.
+        entities: of the others in view, tick by tick, float32.
+        parts: share of each part of the observation, as in `PARTS`, in all |attribution|, (M, parts).
     """
 
     maps: SaliencyMaps
     ticks: np.ndarray
     tiles: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """How far each of K components of a run moves the others a tick later.
-
-    Attributes:
-        tracks: numbers of the components among the page's tracks, (K,).
-        moved: mean over states of d component i / d component j a tick earlier, (K i, K j).
-    """
-
-    run: str
-    tracks: tuple[int, ...]
-    moved: np.ndarray
-
-    @property
-    def most(self) -> float:
-        """The largest |derivative| between two different components, or of all where there is only one."""
-        between = ~np.eye(len(self.tracks), dtype=bool) if len(self.tracks) > 1 else True
-        return float(np.abs(self.moved).max(where=between, initial=1e-12))
+    entities: np.ndarray
+    parts: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +86,8 @@ class Further:
     edits: tuple[PlayedEdit, ...] = ()
     films: dict[str, str] = field(default_factory=dict)
     """Pages of twins, with and without the edit, by the run that edited."""
-    matrices: tuple[Matrix, ...] = ()
+    motions: tuple[Motion, ...] = ()
+    circuits: tuple[CircuitRun, ...] = ()
 
     def edited_by(self, edit: PlayedEdit) -> list[int]:
         """Return the places in `tracks` of the directions and sparse features that an edit is of."""
@@ -119,28 +109,31 @@ class _Sparse:
     scores: list[_Score] = field(default_factory=list)
 
 
-def open_further(run: FinishedRun, others: Sequence[Path], simulated: Sequence[Path]) -> list[FinishedFiles]:
+def open_further(run: Path, dump: Path, others: Sequence[Path], simulated: Sequence[Path]) -> list[FinishedFiles]:
     """Open the runs that are shown beside a run, before anything that takes time.
 
     Raises:
         UserError: a run is unfinished or damaged, or of another dump, or two of what is shown have the same name.
     """
-    names = [path.resolve().name for path in (run.clusters.path, *others, *simulated)]
+    names = [path.resolve().name for path in (run, *others, *simulated)]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"two of what is shown are called {repeated[0]}: give each once")
-    dump, opened = sha256(run.dump / METADATA_FILE), [open_finished(path) for path in others]
+    own, opened = sha256(dump / METADATA_FILE), [open_finished(path) for path in others]
     for finished in opened:
-        if EFFECTS_FILE not in finished and dump not in finished.description().input.values():
-            raise UserError(f"{finished.path} was not made from {run.dump}: a page is about one dump")
+        if EFFECTS_FILE not in finished and own not in finished.description().input.values():
+            raise UserError(f"{finished.path} was not made from {dump}: a page is about one dump")
     return opened
 
 
-def read_further(runs: Sequence[FinishedFiles], content: Explored, most: int, step: Step) -> Further:
+def read_further(
+    runs: Sequence[FinishedFiles], content: Explored, most: int, step: Step, left_out: LeftOut = refuse
+) -> Further:
     """Read what further runs say of the ticks of a page.
 
     Args:
         runs: from `open_further`.
         most: maximum of numbers of one run: of sparse features those that vary most, of others the first.
+        left_out: is called with a run that has maps of none of the page's ticks.
 
     Raises:
         UserError: a run is damaged, of another policy or of a kind that says nothing of ticks, or has maps of none of
@@ -150,7 +143,8 @@ def read_further(runs: Sequence[FinishedFiles], content: Explored, most: int, st
     overlays: list[Overlay] = []
     edits: list[PlayedEdit] = []
     films: dict[str, str] = {}
-    matrices: list[Matrix] = []
+    motions: list[Motion] = []
+    circuits: list[CircuitRun] = []
     for finished in runs:
         path, name = finished.path, finished.path.resolve().name
         if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
@@ -160,36 +154,72 @@ def read_further(runs: Sequence[FinishedFiles], content: Explored, most: int, st
             continue
         with step(f"reading {name}") as report:
             if MOTION_FILE in finished:
-                read_outs = _read_outs(finished, content, most, report)
-                matrices += _matrix(path, content, read_outs, len(tracks))
-                tracks += read_outs
+                own, motion = _moving(finished, content, most, len(tracks), report)
+                tracks += own
+                motions.append(motion)
+            elif GRAPH_FILE in finished:
+                circuits.append(read_circuit(path))
             elif LABELS_FILE in finished:
                 tracks.append(_labels(path, content, report))
             elif SPARSE_FILE in finished:
                 tracks += _features(finished, content, most, report)
             elif DIRECTIONS_FILE in finished:
-                tracks += _read_outs(finished, content, most, report)
+                tracks += _read_outs(finished, finished.directions().directions[:most], content, report)
             elif MAPS_FILE in finished:
-                overlays.append(_overlay(read_saliency(path), content))
+                try:
+                    overlays.append(_overlay(read_saliency(path), content))
+                except NothingOfThePage as error:
+                    left_out(path, error)
             else:
                 raise UserError(
                     f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
-                    "saliency maps or interventions, or a dump of simulated lives"
+                    "saliency maps, circuits or interventions, or a dump of simulated lives"
                 )
-    return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(matrices))
+    return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(motions), tuple(circuits))
 
 
 def _labels(path: Path, content: Explored, report: Progress) -> Track:
     run = read_run(path, content.run.dump)
-    rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
-    labels = propagate_labels(run.clusters, run.dump, rule, content.life_keys, lambda share: report(0.5 + share / 2))
-    label = np.concatenate([labels.of(content.seen.records)[0], content.simulated_labels(run.clusters.layer, rule)])
-    kind, layer = "code" if rule.exact else "cluster", run.summary["layer"]
-    definition = f"{kind} of {layer}{'' if rule.exact else ', propagated to ticks that the run left out'}"
-    clusters = tuple(run.summary["clusters"])
+    labels = labels_of(run, lambda share: report(share / 2))
+    kind = "code" if labels.rule.exact else "cluster"
+    label = _labelled(labels, content, report)
     return Track(
-        run.name, f"{kind} of {run.name}", "", definition, label, clusters, plane_of(run, content), axes_of(run)
-    )
+        run.name, f"{kind} of {run.name}", "", _definition(kind, run.summary["layer"], labels), label,
+        tuple(run.summary["clusters"]), plane_of(run, content), axes_of(run),
+    )  # fmt: skip
+
+
+def _labelled(labels: TickLabels, content: Explored, report: Progress) -> np.ndarray:
+    return labels_of_ticks(
+        labels, content.run.dump, content.seen, content.simulated, lambda share: report(0.5 + share / 2)
+    )[0]
+
+
+def _definition(kind: str, layer: str, labels: TickLabels) -> str:
+    return f"{kind} of {layer}{'' if labels.rule.exact else ', propagated to ticks that the run left out'}"
+
+
+def _moving(
+    finished: FinishedFiles, content: Explored, most: int, first: int, report: Progress
+) -> tuple[list[Track], Motion]:
+    """Return the behaviours of a run of analyze_dynamics.py, unless the page is about them, and its components.
+
+    Args:
+        first: number of the first of these tracks.
+    """
+    dynamics, name = read_dynamics(finished.path, content.run.dump), finished.path.resolve().name
+    components = [finished.directions().named(one.component) for one in dynamics.components[:most]]
+    tracks: list[Track] = []
+    if dynamics.path.resolve() != content.run.clusters.path.resolve():
+        labels = labels_of_behaviours(dynamics, lambda share: report(share / 2))
+        label = _labelled(labels, content, report)
+        definition = _definition("behaviour", " and ".join(dynamics.behaviour_layers), labels)
+        groups = tuple(described(dynamics, label))
+        tracks.append(Track(name, f"behaviour of {name}", "", definition, label, groups))
+    behaviours = first if tracks else None
+    tracks += _read_outs(finished, components, content, report)
+    numbers = range(first + len(tracks) - len(components), first + len(tracks))
+    return tracks, Motion(dynamics, tuple(numbers), behaviours)
 
 
 def plane_of(run: FinishedRun, content: Explored) -> np.ndarray | None:
@@ -205,8 +235,13 @@ def _overlay(maps: SaliencyMaps, content: Explored) -> Overlay:
     rows = maps.rows_at(places_of(content.seen.records))
     ticks = np.flatnonzero((rows >= 0) & np.isfinite(maps.value)[rows])  # not where an option of the target was illegal
     if not len(ticks):
-        raise UserError(f"{maps.path} has no map of the lives in this page: draw more samples, or raise --max-ticks")
-    return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks], 0]))
+        raise NothingOfThePage(f"{maps.path} has no map of this page's lives: draw more samples, or raise --max-ticks")
+    owner, row = rows_in_view(content.seen)
+    mapped = np.isin(owner, ticks)
+    entities = maps.entities[rows[owner[mapped]], np.minimum(row[mapped], maps.entities.shape[1] - 1)]
+    parts = maps.parts[rows[ticks]]
+    shares = parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
+    return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks]]), np.nan_to_num(entities), shares)
 
 
 def _features(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:
@@ -227,7 +262,7 @@ def _features(finished: FinishedFiles, content: Explored, most: int, report: Pro
         return coder.strengths(from_numpy(states)).numpy()
 
     count, total, squares = 0, np.zeros(dictionary.features), np.zeros(dictionary.features)
-    for batch in batches(content.run.dump, content.seen, layer, lambda share: report(share / 2)):
+    for batch in batches(content.run.dump, places_of(content.seen.records), layer, lambda share: report(share / 2)):
         some = strengths(batch.activations[layer]).astype(np.float64)
         count, total, squares = count + len(some), total + some.sum(axis=0), squares + np.square(some).sum(axis=0)
     variance = squares / count - np.square(total / count)
@@ -240,9 +275,10 @@ def _features(finished: FinishedFiles, content: Explored, most: int, report: Pro
     ]
 
 
-def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:
-    """Return the read-outs of the run's first directions."""
-    chosen = finished.directions().directions[:most]
+def _read_outs(
+    finished: FinishedFiles, chosen: Sequence[Direction], content: Explored, report: Progress
+) -> list[Track]:
+    """Return the read-outs of some of the run's directions."""
     tracks: list[Track] = []
     for layer in dict.fromkeys(direction.layer for direction in chosen):
         own = [direction for direction in chosen if direction.layer == layer]
@@ -257,24 +293,20 @@ def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Pr
     return tracks
 
 
-def _matrix(path: Path, content: Explored, tracks: Sequence[Track], first: int) -> Iterator[Matrix]:
-    """Yield what moves what among the components that the page shows, where the run measured it."""
-    dynamics = read_dynamics(path, content.run.dump)
-    numbers = {track.name: first + i for i, track in enumerate(tracks)}
-    shown = [i for i, component in enumerate(dynamics.components) if component.component in numbers]
-    known = dynamics.states * np.isfinite(dynamics.jacobian[:, -1]).all(axis=(1, 2))  # of each behaviour, (B,)
-    if dynamics.jacobian.shape[1] > 1 and shown and known.any():
-        weighted = np.nan_to_num(dynamics.jacobian[:, 1]) * (known / known.sum())[:, None, None]  # (B, K, K)
-        names = (numbers[dynamics.components[i].component] for i in shown)
-        yield Matrix(path.resolve().name, tuple(names), weighted.sum(axis=0)[np.ix_(shown, shown)])
-
-
 def _stacked(directions: Sequence[Direction], states: np.ndarray) -> np.ndarray:
     """Return the read-outs of states, (B, units) to (B, directions)."""
     return np.stack([direction.read_out(states) for direction in directions], axis=1)
 
 
-def _along(content: Explored, layer: str, numbers: Numbers, report: Progress) -> np.ndarray:
+def _along(content: Explored, layer: str, compute: Callable[[np.ndarray], np.ndarray], report: Progress) -> np.ndarray:
     """Compute numbers from a layer's activations at each tick of the page, simulated ones last, (T + S, numbers)."""
+    return everywhere(content, lambda batch: compute(batch.activations[layer]), layer, report)
+
+
+def everywhere(
+    content: Explored, numbers: Numbers, layer: str, report: Progress, columns: tuple[str, ...] = ()
+) -> np.ndarray:
+    """Compute numbers at each tick of the page, simulated ones last, (T + S, numbers) float32; errors as `along`."""
     dumps = [(content.run.dump, content.seen), *((lives.dump, lives.seen) for lives in content.simulated)]
-    return np.concatenate([along(dump, seen, layer, numbers, report) for dump, seen in dumps])
+    parts = [along(dump, places_of(seen.records), numbers, report, layer, columns) for dump, seen in dumps]
+    return np.concatenate(parts)

@@ -54,7 +54,7 @@ def entity_tables(seen: Observed) -> dict[str, np.ndarray]:
         game's type of NPC), id, health, and rows down and columns right of the agent. `attack.target`: index of the
         attack target among its tick's entities, -1 for nobody, (T,).
     """
-    others = ~seen.is_self & (seen.distance <= _REACH)
+    others = _others(seen)
     before = np.concatenate([[0], np.cumsum(others)])
     starts = before[seen.records.entity.offsets]  # (T + 1,)
     target = seen.target_rows
@@ -67,6 +67,18 @@ def entity_tables(seen: Observed) -> dict[str, np.ndarray]:
         "entity.right": (seen.entity("col") - seen.own_as_seen("col")[seen.entity_owner])[others],
         "attack.target": np.where((target >= 0) & others[target], before[target] - starts[:-1], -1),
     }
+
+
+def rows_in_view(seen: Observed) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tick of each entity of `entity_tables`, and its row in the tick's record."""
+    others, entities = _others(seen), seen.records.entity
+    rows = np.arange(len(others)) - np.repeat(entities.offsets[:-1], entities.counts)
+    return seen.entity_owner[others], rows[others]
+
+
+def _others(seen: Observed) -> np.ndarray:
+    """Return which entities are in view and not the agent itself."""
+    return ~seen.is_self & (seen.distance <= _REACH)
 
 
 def _first_tiles(records: Records) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.features import ragged
+from analysis.features import observed
 from analysis.features.feature import YES_OR_NO, Compute, Feature
 from analysis.features.observed import Observed
 
@@ -28,11 +28,11 @@ def max_combat_level(seen: Observed) -> np.ndarray:
 
 
 def _visible_npcs(seen: Observed) -> np.ndarray:
-    return ragged.count(seen.is_npc, seen.entity_owner, len(seen))
+    return observed.count(seen.is_npc, seen.entity_owner, len(seen))
 
 
 def _visible_entities(seen: Observed) -> np.ndarray:
-    return seen.records.entity.counts - ragged.count(seen.is_self, seen.entity_owner, len(seen))
+    return seen.records.entity.counts - observed.count(seen.is_self, seen.entity_owner, len(seen))
 
 
 def _visible_players(seen: Observed) -> np.ndarray:

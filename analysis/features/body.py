@@ -1,9 +1,12 @@
-"""The agent itself: its age, injuries and skills, and its place on the map."""
+"""The agent itself: its age, injuries and skills, its place on the map, and what it carries and wears."""
+
+from collections.abc import Callable
 
 import numpy as np
 
+from analysis.features import observed
 from analysis.features.basics import own
-from analysis.features.feature import YES_OR_NO, Feature
+from analysis.features.feature import YES_OR_NO, Compute, Feature
 from analysis.features.observed import Observed
 from common.user_error import UserError
 
@@ -11,6 +14,13 @@ COMBAT_SKILLS = ("melee", "range", "mage")
 HARVESTING_SKILLS = ("fishing", "herbalism", "prospecting", "carving", "alchemy")
 MAP_BORDER = 16
 """Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""
+WEAPONS = (5, 6, 7)
+TOOLS = (8, 9, 10, 11, 12)
+AMMUNITION = (13, 14, 15)
+RATION, POTION = 16, 17
+"""The game's `type_id` values of items."""
+Which = Callable[[Observed], np.ndarray]
+"""Marks item rows: (I,) bool."""
 
 
 def _highest(skills: tuple[str, ...], seen: Observed) -> np.ndarray:
@@ -97,4 +107,80 @@ PLACE = (
         "distance_to_edge", "tiles", "Tiles to the nearest outermost row or column of the map, excluding the border.",
         _distance_to_edge,
     ),
+)  # fmt: skip
+
+
+def _worn(seen: Observed) -> np.ndarray:
+    return seen.item("equipped") != 0
+
+
+def _of_kind(*kinds: int) -> Which:
+    return lambda seen: np.isin(seen.item("type_id"), kinds)
+
+
+def _worn_of_kind(*kinds: int) -> Which:
+    return lambda seen: _worn(seen) & np.isin(seen.item("type_id"), kinds)
+
+
+def _count(which: Which) -> Compute:
+    return lambda seen: observed.count(which(seen), seen.item_owner, len(seen))
+
+
+def _has(which: Which) -> Compute:
+    return lambda seen: observed.count(which(seen), seen.item_owner, len(seen)) > 0
+
+
+def _total(which: Which, *columns: str) -> Compute:
+    def compute(seen: Observed) -> np.ndarray:
+        rows = which(seen)
+        values = np.sum([seen.item(column)[rows].astype(np.int64) for column in columns], axis=0)
+        return observed.total(values, seen.item_owner[rows], len(seen))
+
+    return compute
+
+
+def _fullness(seen: Observed) -> np.ndarray:
+    return seen.records.inventory.counts / seen.noop("Use.InventoryItem")  # the no-op follows one option per slot
+
+
+BELONGINGS = (
+    Feature("n_worn_items", "items", "Items that the agent wears or holds.", _count(_worn)),
+    Feature(
+        "item_level", "level", "Sum of the levels of the items that the agent wears or holds.", _total(_worn, "level")
+    ),
+    *(
+        Feature(
+            f"worn_{style}_attack", "points",
+            f"Damage that the items the agent wears or holds add to its {style} attacks.",
+            _total(_worn, f"{style}_attack"),
+        )
+        for style in COMBAT_SKILLS
+    ),
+    Feature(
+        "worn_attack", "points", "Sum of worn_melee_attack, worn_range_attack and worn_mage_attack.",
+        _total(_worn, *(f"{style}_attack" for style in COMBAT_SKILLS)),
+    ),
+    Feature(
+        "worn_defence", "points",
+        "Sum of the melee, range and mage defence of the items that the agent wears or holds.",
+        _total(_worn, *(f"{style}_defense" for style in COMBAT_SKILLS)),
+    ),
+    Feature("holds_weapon", YES_OR_NO, "The agent holds a spear, a bow or a wand.", _has(_worn_of_kind(*WEAPONS))),
+    Feature(
+        "holds_tool", YES_OR_NO, "The agent holds a rod, gloves, a pickaxe, an axe or a chisel.",
+        _has(_worn_of_kind(*TOOLS)),
+    ),
+    Feature(
+        "n_ammunition", "pieces",
+        "Whetstones, arrows and runes that the agent carries, counting every piece of a stack.",
+        _total(_of_kind(*AMMUNITION), "quantity"),
+    ),
+    Feature("n_rations", "items", "Rations that the agent carries.", _count(_of_kind(RATION))),
+    Feature("n_potions", "items", "Potions that the agent carries.", _count(_of_kind(POTION))),
+    Feature("n_consumables", "items", "Rations and potions that the agent carries.", _count(_of_kind(RATION, POTION))),
+    Feature(
+        "n_listed_items", "items", "The agent's items that are for sale on the market.",
+        _count(lambda seen: seen.item("listed_price") != 0),
+    ),
+    Feature("inventory_fullness", "share", "Share of the inventory's slots that are in use.", _fullness),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from activation_store.records import RaggedRows
 from analysis.features.actions import STYLES
-from analysis.features.belongings import AMMUNITION, POTION, RATION, TOOLS, WEAPONS
+from analysis.features.body import AMMUNITION, POTION, RATION, TOOLS, WEAPONS
 from analysis.features.feature import Category
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES

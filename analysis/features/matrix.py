@@ -9,13 +9,15 @@ from activation_store.lives import places_of
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, DumpMetadata
-from activation_store.selection import join_rows, no_rows, select
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample, join_rows, no_rows, select
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.registry import FEATURES
 from analysis.lives import places_among
+from analysis.position import POSITION_COLUMNS
 from common.user_error import UserError
+
+_COLUMNS = ("map", *POSITION_COLUMNS)
 
 
 def feature_matrix(
@@ -118,3 +120,8 @@ def _places(records: Records, history: Records) -> np.ndarray:
     if (places < 0).any():
         raise ValueError("a record is not in the history: both must come from the same dump")
     return places
+
+
+def feature_columns(metadata: DumpMetadata) -> list[str]:
+    """Return the optional columns of a dump that features may need."""
+    return sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})

@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from activation_store.schema import DumpMetadata
 from analysis.features.actions import ACTIONS
 from analysis.features.basics import BASICS
-from analysis.features.belongings import BELONGINGS
-from analysis.features.body import BODY, PLACE
+from analysis.features.body import BELONGINGS, BODY, PLACE
 from analysis.features.choices import CHOICES
 from analysis.features.feature import Category, Feature
 from analysis.features.over_time import OVER_TIME
-from analysis.features.surroundings import SURROUNDINGS
-from analysis.features.view import VIEW
+from analysis.features.surroundings import SURROUNDINGS, VIEW
 from analysis.features.ways import GOAL, MOVED, WAYS
 from common.argument_checks import nearest
 from common.user_error import UserError

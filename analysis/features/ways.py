@@ -4,13 +4,12 @@ import re
 
 import numpy as np
 
-from analysis.features import ragged
+from analysis.features import observed
 from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import Category
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
-from analysis.features.surroundings import NPC_TYPES, Who
-from analysis.features.view import RADIUS, SIDE
+from analysis.features.surroundings import NPC_TYPES, RADIUS, SIDE, Who
 from analysis.materials import MATERIAL_NAMES
 
 _HERE, _NOWHERE = len(DIRECTIONS), len(DIRECTIONS) + 1
@@ -56,7 +55,7 @@ def _entity(seen: Observed, who: Who) -> np.ndarray:
     rows = who(seen)
     owner = seen.entity_owner[rows]
     row, column = (seen.entity(axis)[rows].astype(np.int64) - seen.own_as_seen(axis)[owner] for axis in ("row", "col"))
-    return _side_of_key(ragged.smallest(_key(row, column), owner, len(seen), -1))
+    return _side_of_key(observed.smallest(_key(row, column), owner, len(seen), -1))
 
 
 def _moved(seen: Observed) -> np.ndarray:

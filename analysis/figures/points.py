@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.style import NOISE_COLOUR, PANEL_COLOUR, VALUE_MAP, cluster_colour, cluster_marker
 from analysis.labels import NOISE
-from analysis.share_text import share_text
+from common.number_text import share_text
 
 _ROOM = 2000
 """Points per square inch above which markers hide each other."""

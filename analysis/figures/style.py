@@ -55,11 +55,6 @@ def cluster_colour(cluster: int) -> str:
     return _shade(_COLOURS[place], _LIGHTNESS[turn % len(_LIGHTNESS)])
 
 
-def effect_colour(share: float) -> str:
-    """Return the colour of a number between -1 and 1: blue below 0, red above it, pale near it."""
-    return to_hex(matplotlib.colormaps[EFFECT_MAP](0.5 + 0.5 * share))
-
-
 def _shade(colour: str, times: float) -> str:
     """Return a colour whose lightness is multiplied, or, above 1, whose darkness is divided."""
     hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(colour))

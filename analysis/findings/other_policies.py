@@ -3,7 +3,7 @@
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,12 +25,15 @@ from analysis.findings.study_file import (
     read_study,
     read_study_file,
 )
-from common.files import make_folder, write_text
+from common.files import make_folder, read_bytes, write_text
 from common.user_error import UserError
 
 SHIPPED = Path("policies")
-TAKE_A_FOLDER = frozenset({"analyze_dynamics.py", "extract_activations.py", "intervene.py", "saliency.py"})
-"""Scripts that look up policies in --policies-dir."""
+TAKE_A_FOLDER = (
+    "analyze_dynamics.py", "extract_activations.py", "intervene.py", "saliency.py", "semantic_clusters.py agreement",
+    "simulate.py quality", "train_world_model.py",
+)  # fmt: skip
+"""Commands that look up policies in --policies-dir."""
 
 _EACH = f"{{{EACH}}}"
 _OF_ONE = {"mean": None, "low": "low", "high": "high", "p": "p", "q": "q", "q_primary": "q_primary"}
@@ -55,23 +58,27 @@ the columns that the claims of that study are about.
 """
 
 
-def write_study_of(study: Path, policies: Sequence[str], policies_dir: Path, folder: Path) -> Path:
+def write_study_of(
+    study: Path, policies: Sequence[str], policies_dir: Path, folder: Path, say: Callable[[str], None]
+) -> Path:
     """Write a study of other policies, with the text of its page beside it, and return its file.
 
     A stage of one policy is there for each of the others, and so is what reads its results. A stage that reads more,
-    such as checkpoints or several policies that play together, is left out with all that needs it.
+    such as checkpoints or several policies that play together, is left out with all that needs it. Files that are
+    there and differ have been edited, and are kept.
 
     Args:
         policies: names of files in `policies_dir`, without `.safetensors`.
         folder: to write to; created if necessary.
+        say: is given a line about what was done.
 
     Raises:
         UserError: the study is not valid, or no claim is about a stage of one policy.
     """
-    whole, file = read_study(study), read_study_file(study)
+    whole, as_written = read_study(study), read_study_file(study)
     known = {path.stem for stage in whole.stages for path in map(Path, stage.reads) if path.suffix == ".safetensors"}
     stages = _Stages(known, tuple(policies), policies_dir)
-    for stage in _without_other_values(file.stages, known):
+    for stage in _without_other_values(as_written.stages, known):
         stages.add(stage)
     claims, primary = _claims(whole, stages)
     tables, figures = list(_tables(whole, stages)), list(_figures(whole, stages))
@@ -86,14 +93,20 @@ def write_study_of(study: Path, policies: Sequence[str], policies_dir: Path, fol
     text = _TEXT.format(
         title=f"`{study.stem}` with {_code(policies)}", study=study.as_posix(), policies=_code(policies),
         claims="\n".join(claim.text(name) for name, claim in claims.items()), parts="".join(parts),
-        left_out=f"- What these stages show, which are left out since they read more than one policy's file: "
-        f"{_code(stages.left_out)}.\n"
+        left_out=f"- What these stages show, which are left out since they, or stages that they need, read more "
+        f"than one policy's file: {_code(stages.left_out)}.\n"
         if stages.left_out else "",
     )  # fmt: skip
-    make_folder(folder)
     path = folder / f"{name}.yaml"
-    write_text(template_of(path), text)
-    write_text(path, yaml.safe_dump(asdict(written), sort_keys=False, width=110))
+    contents = {template_of(path): text, path: yaml.safe_dump(asdict(written), sort_keys=False, width=110)}
+    edited = [file for file, content in contents.items() if file.exists() and read_bytes(file) != content.encode()]
+    if edited:
+        say(f"{edited[0]} has been edited, or {study} has: it is kept; remove it to have it written again")
+        return path
+    make_folder(folder)
+    for file, content in contents.items():
+        write_text(file, content)
+    say(f"the study of these policies: {path}")
     return path
 
 
@@ -110,35 +123,48 @@ class _Stages:
         self.new: dict[str, Stage] = {}
         self.left_out: list[str] = []
         self._dir = policies_dir
-        names = "|".join(map(re.escape, sorted(known))) or "(?!)"  # which is nowhere
+        names = "|".join(map(re.escape, sorted(known, key=len, reverse=True))) or "(?!)"  # which is nowhere
         self._known = re.compile(rf"(?<!\w)({names})(?!\w)")
         self._gone: set[str] = set()
-        self._became: dict[str, str] = {}  # name of a stage of the study, with or without {each} -> name in `new`
+        # By a name of a stage of the study, with or without {each}: its name in `new`, and the policies that it is of.
+        self._became: dict[str, str] = {}
+        self._of: dict[str, set[str]] = {}
 
     def add(self, stage: Stage) -> None:
         """Add what becomes of a stage of the study, whose `each` are policies if it has any."""
-        names = set(self._known.findall(" ".join((stage.run, *stage.reads)))) | ({_EACH} if stage.each else set())
         own = [self.with_policy(read, _EACH) for read in stage.reads]
         needs = [name for name in (*self._became, *self._gone) if f"{{{name}}}" in stage.run]
-        originals = [stage.name.replace(_EACH, value) for value in stage.each] or [stage.name]
+        originals = {stage.name.replace(_EACH, value): value for value in stage.each} or {stage.name: ""}
+        names = set(self._known.findall(" ".join((stage.run, *stage.reads)))) | ({_EACH} if stage.each else set())
+        names = names.union(*(self._of.get(name, set()) for name in needs))
         reads_more = any(Path(read).name != f"{_EACH}.safetensors" for read in own)
         if reads_more or len(names) > 1 or not self._gone.isdisjoint(needs):
             self.left_out += originals
             self._gone |= {stage.name, *originals}
             return
-        of_policy = bool(stage.each or names or any(_EACH in self._became[name] for name in needs))
-        run = self.with_policy(stage.run, _EACH)
-        for name in needs:
-            run = run.replace(f"{{{name}}}", f"{{{self._became[name]}}}")
-        if own and run.split(maxsplit=1)[0] in TAKE_A_FOLDER and (self._dir != SHIPPED or "--policies-dir" in run):
-            run += f" --policies-dir {shlex.quote(self._dir.as_posix())}"
+        run = self._run(stage, needs, of_policy=bool(names))
         name = self.with_policy(stage.name, _EACH)
-        name = name if _EACH in name or not of_policy else f"{name}_{_EACH}"
+        name = name if _EACH in name or not names else f"{name}_{_EACH}"
         same = [other.name for other in self.new.values() if other.run == run]
+        while not same and name in self.new:  # `clear` beside `clear_{each}`
+            name = f"other_{name}"
         name = same[0] if same else name
         reads = tuple(f"{self._dir.as_posix()}/{_EACH}.safetensors" for _ in own)
-        self.new[name] = replace(stage, name=name, run=run, reads=reads, each=self.policies if of_policy else ())
+        self.new[name] = replace(stage, name=name, run=run, reads=reads, each=self.policies if names else ())
         self._became |= dict.fromkeys((stage.name, *originals), name)
+        self._of |= {stage.name: names} | {one: {value} if value else names for one, value in originals.items()}
+
+    def _run(self, stage: Stage, needs: Iterable[str], of_policy: bool) -> str:
+        """The command with other policies, from the folder that they lie in, and from what became of other stages."""
+        run = stage.run
+        for name in needs:
+            run = run.replace(f"{{{name}}}", f"{{{self._became[name]}}}")
+        for read in stage.reads:
+            run = run.replace(read, f"{self._dir.as_posix()}/{Path(read).name}")
+        run = self.with_policy(run, _EACH)
+        if of_policy and run.startswith(TAKE_A_FOLDER) and (self._dir != SHIPPED or "--policies-dir" in run):
+            run += f" --policies-dir {shlex.quote(self._dir.as_posix())}"
+        return run
 
     def with_policy(self, text: str, policy: str) -> str:
         """Put a policy in the place of every policy of the study."""
@@ -192,6 +218,8 @@ def _claims(study: Study, stages: _Stages) -> tuple[dict[str, _Claim], list[Prim
     claims: dict[tuple[object, ...], _Claim] = {}
     for claim in study.claims:
         for name, row in claim.rows.items():
+            if row.minus:  # a difference between policies
+                continue
             for successor in stages.successors(study.named(row.stage)):
                 new = claims.setdefault(_key(successor, row), _claim(successor, row, stages))
                 for numbers, sentence in ((new.says, claim.says), (new.control, claim.control)):
@@ -204,6 +232,7 @@ def _claims(study: Study, stages: _Stages) -> tuple[dict[str, _Claim], list[Prim
     tested = {
         _key(successor, outcome): outcome.column
         for outcome in study.primary
+        if not outcome.minus
         for successor in stages.successors(study.named(outcome.stage))
     }
     primary = [

@@ -296,7 +296,7 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     text = [
         f"**{table.title}**",
         "",
-        _cells([head.replace("_", " ") for head in (*heads, *more)]),
+        _cells([head.removesuffix("_value").replace("_", " ") for head in (*heads, *more)]),
         _cells(["---"] * (len(heads) + len(more))),
     ]
     text += [_cells([*key[: len(heads)], *(cells.get(head, "") for head in more)]) for key, cells in lines.items()]

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from analysis.probes.columns import Columns
+from analysis.probes.inputs import Columns
 from analysis.probes.ridge import (
     PENALTIES,
     Choice,

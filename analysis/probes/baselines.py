@@ -14,13 +14,13 @@ import numpy as np
 
 from activation_store.columns import TRUTH
 from activation_store.schema import DumpMetadata, Records
-from analysis.features import ragged
+from analysis.features import observed
 from analysis.features.actions import ACTIONS
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES, THEMES
-from analysis.features.view import RADIUS, SIDE
+from analysis.features.surroundings import RADIUS, SIDE
 from analysis.lives import Lives
 from analysis.materials import MATERIAL_NAMES
 
@@ -111,7 +111,7 @@ def _way_to_entity(seen: Observed, who: np.ndarray) -> np.ndarray:
     steps = np.abs(apart).max(axis=1)
     rows = len(owner)
     # Distance first; then the row, so that the smallest number also tells which row it is.
-    first = ragged.smallest(steps * (rows + 1) + np.arange(rows), owner, len(seen), -1)
+    first = observed.smallest(steps * (rows + 1) + np.arange(rows), owner, len(seen), -1)
     way = np.zeros((len(seen), 4))
     there = first >= 0
     nearest = first[there] % (rows + 1)

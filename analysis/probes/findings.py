@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.probes.columns import Columns
 from analysis.probes.dataset import ProbeData
-from analysis.probes.inputs import Input
+from analysis.probes.inputs import Columns, Input
 from analysis.probes.probing import Probed
 from analysis.probes.ridge import fit_ridge
 from analysis.probes.scores import Estimates, Losses, Resamples, losses

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from analysis.matrix_products import fast_products
-from analysis.probes.columns import Columns
+from analysis.probes.inputs import Columns
 from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, records_by_fold, standardising
 
 _STEPS_AT_MOST = 200

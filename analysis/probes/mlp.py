@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from analysis.matrix_products import fast_products
-from analysis.probes.columns import Columns
+from analysis.probes.inputs import Columns
 
 _HIDDEN = 128
 _BATCH = 1024

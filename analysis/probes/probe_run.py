@@ -11,7 +11,6 @@ from rich.table import Table
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata
-from analysis.probes.columns import StoredInputs
 from analysis.probes.dataset import ProbeData, Wanted, check_enough_episodes, read_probe_data
 from analysis.probes.figures_curves import (
     has_history_curve,
@@ -22,7 +21,7 @@ from analysis.probes.figures_curves import (
 )
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from analysis.probes.findings import commonality, findings
-from analysis.probes.inputs import MEMORIES, inputs_named, recorded
+from analysis.probes.inputs import MEMORIES, StoredInputs, inputs_named, recorded
 from analysis.probes.probing import LINEAR, MLP, PROBES, probe
 from analysis.probes.report import (
     EVERY_BASELINE,
@@ -41,13 +40,12 @@ from analysis.probes.similarity import comparable, similarities
 from analysis.probes.target import Target
 from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 from analysis.runs.run_folder import RunFolder
-from analysis.share_text import share_text
 from analysis.statistics.inference import LEVEL
 from analysis.tables import tab_separated
 from common.argument_checks import split
-from common.plural import plural
+from common.command_line import terminal_table
+from common.number_text import plural, share_text
 from common.progress_view import step
-from common.terminal_table import terminal_table
 from common.user_error import UserError
 
 _SHOWN = 12

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.probes.columns import Columns
+from analysis.probes.inputs import Columns
 
 PENALTIES = np.logspace(-6, 1, 8)
 """Tried for every target, times the number of training records: from almost no shrinkage to almost nothing left."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, check, result_name, seed_value, split
 from common.result_places import OutputFolder

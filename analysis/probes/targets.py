@@ -14,7 +14,7 @@ from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES
-from analysis.features.view import RADIUS, SIDE
+from analysis.features.surroundings import RADIUS, SIDE
 from analysis.materials import MATERIAL_NAMES
 from analysis.probes.future import FUTURE
 from analysis.probes.target import Target

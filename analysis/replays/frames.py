@@ -10,8 +10,7 @@ from analysis.labels import NOISE
 from analysis.materials import PALETTE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours, rgb
-from analysis.replays.events import CAUSES, DEATH, Events
-from analysis.replays.replay import NPC_KINDS, Entities, Replay
+from analysis.replays.replay import CAUSES, DEATH, NPC_KINDS, Entities, Events, Replay
 from common.user_error import UserError
 
 STRIP = 44

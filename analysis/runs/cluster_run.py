@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from activation_store.schema import IDENTITY, METADATA_FILE
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.labels import NOISE
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import RUN_FILE
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.files import sha256
 from common.user_error import UserError
 

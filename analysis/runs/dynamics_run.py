@@ -11,7 +11,7 @@ from activation_store.schema import METADATA_FILE
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.user_error import UserError
 
 MOTION_FILE = "motion.npz"
@@ -61,8 +61,7 @@ class Dynamics:
     Attributes:
         layer: a state of its memory.
         components: K.
-        weight: components are activations @ weight.T + bias, (K, U) float32.
-        bias: (K,).
+        weight: of the read-outs of the components, (K, U) float32.
         behaviour_layers: layers whose states and changes are behaviours together; most often the layer alone.
         behaviour_units: of each of them.
         mean: of their units, layer after layer, (all units,).
@@ -85,7 +84,6 @@ class Dynamics:
     layer: str
     components: tuple[Component, ...]
     weight: np.ndarray
-    bias: np.ndarray
     behaviour_layers: tuple[str, ...]
     behaviour_units: tuple[int, ...]
     mean: np.ndarray
@@ -103,10 +101,6 @@ class Dynamics:
     def dump_sha256(self) -> str:
         """SHA-256 of the dump's metadata."""
         return self.run.input[METADATA_FILE]
-
-    def scores(self, activations: np.ndarray) -> np.ndarray:
-        """Return the components of activations of the layer, (N, U) to (N, K)."""
-        return activations @ self.weight.T + self.bias
 
     @property
     def units(self) -> dict[str, int]:
@@ -145,11 +139,11 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     if not _fits(space, motion) or len(layers) != len(units) or sum(units) != len(space["mean"]):
         raise UserError(f"the files of {path} do not match each other: run {_SCRIPT} again")
     components = [entry for entry in summary.components if entry.component.startswith("ic_")]
-    weight, bias = _read_outs(finished, [entry.component for entry in components])
+    weight = _weights(finished, [entry.component for entry in components])
     jacobian, counts = _mean_jacobians(motion)
     dynamics = Dynamics(
         path, folder, run, summary.policy, summary.layer,
-        tuple(components), weight, bias, layers, units, space["mean"], space["spread"], behaviours,
+        tuple(components), weight, layers, units, space["mean"], space["spread"], behaviours,
         tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
         np.array(summary.behaviours.sizes) / max(1, sum(summary.behaviours.sizes)),
         float(np.mean(summary.behaviours.agreement)), motion["r"],
@@ -174,13 +168,12 @@ def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.nda
         raise UserError(f"{finished.path / file} is not as {_SCRIPT} writes it ({error}): analyse again") from None
 
 
-def _read_outs(finished: FinishedFiles, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _weights(finished: FinishedFiles, names: list[str]) -> np.ndarray:
     directions = finished.directions()
     named = [directions.named(name) for name in names]
     if len({len(direction.weight) for direction in named}) != 1:
         raise UserError(f"{finished.path} has no independent components of one layer: run {_SCRIPT} again")
-    bias = np.array([direction.bias for direction in named], np.float32)
-    return np.stack([direction.weight for direction in named]), bias
+    return np.stack([direction.weight for direction in named])
 
 
 def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

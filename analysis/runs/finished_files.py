@@ -1,7 +1,6 @@
 """The files of a finished run: none is read unless it is what `DONE.json` says was written."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -116,12 +115,12 @@ def open_finished(path: Path, script: str = "") -> FinishedFiles:
         raise UserError(f"{path / DONE_FILE} is damaged: analyse the dump again") from None
 
 
-def finished_beside(run: Path, script: str, file: str, dumps: Mapping[str, Path]) -> list[Path]:
-    """Return the folders beside a run that are finished runs of a script on some dumps, by name.
+def finished_beside(run: Path, script: str, file: str, dump_sha256: str) -> list[Path]:
+    """Return the folders beside a run that are finished runs of a script on a dump, by name.
 
     Args:
         file: that tells such runs from others.
-        dumps: by the SHA-256 of their metadata.
+        dump_sha256: of the dump's metadata.
     """
     folders = []
     for path in sorted(run.resolve().parent.iterdir()):
@@ -131,7 +130,7 @@ def finished_beside(run: Path, script: str, file: str, dumps: Mapping[str, Path]
             made_from = open_finished(path, script).description().input.get(METADATA_FILE)
         except UserError:
             continue
-        if made_from in dumps:
+        if made_from == dump_sha256:
             folders.append(path)
     return folders
 

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from activation_store.schema import METADATA_FILE
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
+from analysis.runs.codebook_rule import read_names
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
-from analysis.runs.names import read_names
 from analysis.runs.run_folder import RUN_FILE
-from common.arrays import array_of
+from common.array_files import array_of
 from common.user_error import UserError
 
 EMBEDDING_FILE = "embedding.npy"

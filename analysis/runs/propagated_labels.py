@@ -68,6 +68,7 @@ class CarryingRule:
         points: labelled activations along them, (N, C) float32.
         voters: number of nearest records that vote.
         held_out: accuracy on held-out lives; None if there is only one life.
+        states: what they are, in words, and which count.
     """
 
     exact: ClassVar[bool] = False
@@ -79,6 +80,7 @@ class CarryingRule:
     label: np.ndarray
     voters: int
     held_out: HeldOut | None
+    states: str = "the activations; noise counts as a label"
 
     def labels_of(self, activations: np.ndarray) -> np.ndarray:
         """Label activations of the run's layer, (B, units) to (B,) int64."""
@@ -96,8 +98,7 @@ class CarryingRule:
         """Return sentences that describe the rule and its accuracy."""
         rule = (
             f"Records that the run left out get the most common label of the {self.voters} nearest labelled records, "
-            f"by distance along {len(self.components)} principal components of the activations; noise counts as a "
-            "label."
+            f"by distance along {len(self.components)} principal components of {self.states}."
         )
         if self.held_out is None:
             return f"{rule} With only one life, the accuracy of this rule is unknown."
@@ -162,7 +163,7 @@ def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> R
     return rule_from(labelled.activations[run.layer], run.label, lives_of(labelled).index)
 
 
-def labelled_records(run: ClusterRun, dump: Path, progress: Progress | None = None) -> Records:
+def labelled_records(run: ClusterRun, dump: Path, progress: Progress | None) -> Records:
     """Read the activations of the records that a run labelled, in the run's order.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Saliency maps of runs of saliency.py, arranged by the view that they lie over."""
+"""Saliency maps of runs of saliency.py that lie over views: of what a target owes to the observation of its tick."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from activation_store.lives import Places
-from activation_store.schema import IDENTITY, METADATA_FILE, TILES_IN_VIEW
+from activation_store.schema import IDENTITY, TILES_IN_VIEW
 from analysis.lives import places_among
 from analysis.runs.finished_files import open_finished
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.user_error import UserError
 
 MAPS_FILE = "maps.npz"
@@ -33,21 +33,19 @@ class _Sanity:
 
 @dataclass(frozen=True, eq=False)
 class SaliencyMaps:
-    """How the observation of a tick raises or lowers a target in that tick and later. M mapped ticks, L lags from 0.
+    """How the observation of a tick raises or lowers a target in that tick. M mapped ticks.
 
     Attributes:
-        dump_sha256: of the metadata of the dump that it was made from.
         of: what is attributed, as given to saliency.py.
         failures: sanity checks that failed, or why they are not enough.
         places: of the mapped ticks, (M,) each.
         value: of the target at each of them, (M,); NaN where it is not defined.
-        tiles: (M, L, 225): of the tick's tiles, to the target L ticks later; NaN where there is no map.
-        entities: (M, L, E), by row of the tick's record.
-        parts: summed |attribution| of `PARTS`, (M, L, parts).
+        tiles: of the tick's tiles, (M, 225).
+        entities: by row of the tick's record, (M, E).
+        parts: summed |attribution| of `PARTS`, (M, parts).
     """
 
     path: Path
-    dump_sha256: str
     of: str
     method: str
     failures: tuple[str, ...]
@@ -60,9 +58,7 @@ class SaliencyMaps:
     @property
     def facts(self) -> dict[str, Any]:
         """What pages say of them."""
-        lags = self.tiles.shape[1] - 1
-        run = self.path.resolve().name
-        return {"run": run, "of": self.of, "method": self.method, "failures": self.failures, "lags": lags}
+        return {"run": self.path.resolve().name, "of": self.of, "failures": self.failures}
 
     def rows_at(self, places: Places) -> np.ndarray:
         """Return the mapped tick at each of some places, -1 where there is none, (T,) int64."""
@@ -86,13 +82,12 @@ def read_saliency(path: Path) -> SaliencyMaps:
     if not _fits(arrays):
         raise UserError(f"{path / MAPS_FILE} holds no maps of {TILES_IN_VIEW} tiles: run {SALIENCY_SCRIPT} again")
     _, sanity = finished.read_json(SANITY_FILE, _Sanity)
-    later = _later(arrays["sample"], arrays["tiles"].shape[1])
-    sizes = [np.nansum(np.abs(arrays[name]), axis=2) for name in ("tiles", "entities", "own", "inventory")]
-    parts = np.stack([*sizes, np.nan_to_num(np.abs(arrays["task"]))], axis=2)  # (M, lags, parts)
+    now = {name: arrays[name][:, -1].astype(np.float32) for name in ("tiles", "entities", "own", "inventory", "task")}
+    sizes = [np.nansum(np.abs(now[name]), axis=1) for name in ("tiles", "entities", "own", "inventory")]
     return SaliencyMaps(
-        path, run.input.get(METADATA_FILE, ""), str(run.arguments.get("of", "")), str(run.arguments.get("method", "")),
-        sanity.warnings, {name: arrays[name] for name in IDENTITY}, arrays["value"],
-        *(_by_view(maps, later) for maps in (arrays["tiles"], arrays["entities"], parts)),
+        path, str(run.arguments.get("of", "")), str(run.arguments.get("method", "")), sanity.warnings,
+        {name: arrays[name] for name in IDENTITY}, arrays["value"], now["tiles"], now["entities"],
+        np.stack([*sizes, np.nan_to_num(np.abs(now["task"]))], axis=1),
     )  # fmt: skip
 
 
@@ -108,19 +103,3 @@ def _fits(arrays: dict[str, np.ndarray]) -> bool:
         and tiles.shape[2] == TILES_IN_VIEW
         and arrays["entities"].shape[2] > 0
     )
-
-
-def _later(sample: np.ndarray, lags: int) -> np.ndarray:
-    """Return the row of the tick `lag` ticks after each tick in the same sample, -1 if there is none, (M, lags)."""
-    rows = np.arange(len(sample))[:, None] + np.arange(lags)
-    inside = rows < len(sample)
-    rows = np.where(inside, rows, 0)
-    return np.where(inside & (sample[rows] == sample[:, None]), rows, -1)
-
-
-def _by_view(maps: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Turn maps of the ticks before a target, (M, lags, n) with the latest last, into those that start at a view."""
-    back = maps.shape[1] - 1 - np.arange(maps.shape[1])
-    aligned = maps[later, back].astype(np.float32)  # (M, lags, n)
-    aligned[later < 0] = np.nan
-    return aligned

@@ -15,7 +15,7 @@ import torch
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.recorded.recorded_observation import packed_observation

@@ -21,8 +21,7 @@ from analysis.features.feature import Feature
 from analysis.features.registry import features_named
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
-from analysis.sparse.cards import BESIDE, feature_cards, rows_of
-from analysis.sparse.meaning import PERMUTATIONS, Meanings, correlations, meanings
+from analysis.sparse.meaning import BESIDE, PERMUTATIONS, Meanings, correlations, feature_cards, meanings, rows_of
 from analysis.sparse.outputs import attribution_scatter
 from analysis.sparse.page.page import sparse_page
 from analysis.sparse.report import Row

@@ -3,17 +3,28 @@
 A feature's behaviour is the one whose values, after taking out what tick and age explain, correlate most with the
 feature's strength in the training episodes. On the test episodes the correlation is measured again, and tested by
 shifting the behaviour in a circle within each life, all lives independently, as the analysis of clusters does. q-values
-correct for all living features.
+correct for all living features. What a feature goes with is put into words by template, from these numbers alone, and
+onto cards with its top records in different lives.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
+from activation_store.reader import Progress, read_dump
+from activation_store.schema import DumpMetadata
+from activation_store.selection import Gathering, select
+from activation_store.sparse_dictionary import feature_name
+from analysis.explorer.views import view_tables
+from analysis.features.feature import YES_OR_NO, Feature
+from analysis.features.observed import Observed, own_truth_columns
 from analysis.sparse.states import Behaviours
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
+from common.number_text import share_text
 
 PERMUTATIONS = 999
 WEAKEST = 0.1
@@ -23,6 +34,14 @@ AGE_BINS = 20
 """Parts of a life, of equal length, for which a feature's density is reported."""
 
 _TINY = 1e-12
+_STRONG, _MODERATE = 0.5, 0.3
+_CONCENTRATED = 2.0
+TOP = 6
+"""Top records of each feature, each of another life."""
+BESIDE = ("cosine", "cosine_q", "value_effect", "action_effect")
+"""Further numbers of each feature: cosine with its partner in the autoencoder with another seed; q of this cosine
+against those on a Gaussian; and what taking the feature out of a state in which it is active changes on average: the
+critic's value, and the log-probability of the action that was taken, in nats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,3 +176,197 @@ def _by_age(active: sparse.csr_array, behaviours: Behaviours) -> np.ndarray:
     member = sparse.csr_array((np.ones(len(part)), (part, np.arange(len(part)))), (AGE_BINS, len(part)))
     counts = np.maximum(np.bincount(part, minlength=AGE_BINS), 1)
     return (member @ active).toarray().T / counts
+
+
+def title(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> str:
+    """Return a short name, such as "high self_food" or "not described"."""
+    if meanings.density[number] == 0:
+        return "never active in the test episodes"
+    if not meanings.described[number]:
+        return "not described"
+    best = int(meanings.best[number])
+    return _phrase(behaviours[best], meanings.correlation[number, best])
+
+
+def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> str:
+    """Return one or two sentences on when a feature is active and what it goes with."""
+    if meanings.density[number] == 0:
+        return "It is never active in the test episodes."
+    when = f"Active in {share_text(float(meanings.density[number]))} of ticks{_in_life(meanings.by_age[number])}."
+    best = int(meanings.best[number])
+    behaviour = behaviours[best]
+    r, given, auc = (measure[number, best] for measure in (meanings.correlation, meanings.given_time, meanings.auc))
+    q = meanings.q[number]
+    if not meanings.described[number]:
+        reason = _reason(q, min(abs(r), abs(given)))
+        return f"{when} It goes with none of the {len(behaviours)} behaviours: the best, {behaviour.name}, {reason}."
+    size = max(abs(r), 0.0)
+    how = "strongly" if size >= _STRONG else "moderately" if size >= _MODERATE else "weakly"
+    return (
+        f"{when} It goes {how} with {_phrase(behaviour, r)} (r {r:+.2f}, AUC {auc:.2f}), also at the same tick and age "
+        f"(r {given:+.2f}, q {_q(q)})."
+    )
+
+
+def _phrase(behaviour: Feature, r: float) -> str:
+    if behaviour.unit == YES_OR_NO:
+        return behaviour.name if r > 0 else f"not {behaviour.name}"
+    return f"{'high' if r > 0 else 'low'} {behaviour.name}"
+
+
+def _reason(q: float, size: float) -> str:
+    if not np.isfinite(q):
+        return "varies in too few of the lives in which the feature is active"
+    if size < WEAKEST:
+        return f"has a correlation below {WEAKEST:g}"
+    return f"does so no more than chance would (q {_q(q)})"
+
+
+def _q(q: float) -> str:
+    return f"{q:.3f}" if q >= 0.001 else "below 0.001"
+
+
+def _in_life(by_age: np.ndarray) -> str:
+    """Say in which third of lives it is most active, if that is clear."""
+    thirds = np.array([part.mean() for part in np.array_split(by_age, 3)])
+    most = int(thirds.argmax())
+    rest = np.delete(thirds, most).mean()
+    assert len(by_age) == AGE_BINS
+    if thirds[most] < _CONCENTRATED * rest:
+        return ""
+    return f", mostly in the {('first', 'second', 'last')[most]} third of lives"
+
+
+def top_records(
+    strengths: sparse.csr_array, behaviours: Behaviours, features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the records of different lives in which each of some features is strongest.
+
+    Returns:
+        Feature and record of each, (R,) int64, by record, ascending.
+    """
+    columns = strengths.tocsc()
+    life = behaviours.states.lives.index
+    found_features, found_records = [], []
+    for feature in features.tolist():
+        own = slice(columns.indptr[feature], columns.indptr[feature + 1])
+        rows, values = columns.indices[own], columns.data[own]
+        order = np.argsort(-values, kind="stable")
+        _, first = np.unique(life[rows[order]], return_index=True)
+        chosen = rows[order[np.sort(first)[:TOP]]]
+        found_records.append(chosen)
+        found_features.append(np.full(len(chosen), feature))
+    feature, record = (np.concatenate([[], *parts]).astype(np.int64) for parts in (found_features, found_records))
+    order = np.argsort(record, kind="stable")
+    return feature[order], record[order]
+
+
+def feature_cards(
+    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], strengths: sparse.csr_array, behaviours: Behaviours,
+    meanings: Meanings, features: tuple[Feature, ...], more_columns: Mapping[str, np.ndarray],
+    progress: Progress,
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:  # fmt: skip
+    """Return what the page shows of every feature that is active in the test episodes.
+
+    Args:
+        episodes: the test episodes, in the order of the records.
+        strengths: of the test records, (B, F).
+        more_columns: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
+
+    Returns:
+        Tables of F features, of R top records of all of them, feature by feature, and of all ticks of these records'
+        lives, in which `top.ticks` says how many each has; and F short titles and descriptions.
+    """
+    alive = np.flatnonzero(meanings.density > 0)
+    feature, record = top_records(strengths, behaviours, alive)
+    seen = _observed(folder, metadata, episodes, record, behaviours, progress)
+    place = np.zeros(strengths.shape[1], np.int64)
+    place[alive] = np.arange(len(alive))
+    tables = {
+        **{f"feature.{name}": column for name, column in _columns(meanings, alive, more_columns).items()},
+        "feature.byAge": meanings.by_age[alive].astype(np.float32),
+        **view_tables(seen),
+        "view.tiles": seen.records.tile[:, :, 2].astype(np.uint8),
+        "top.feature": place[feature],
+        "top.strength": np.asarray(strengths[record, feature]).ravel().astype(np.float32),
+        "top.tick": seen.records.tick,
+        "top.agent": seen.records.agent_id,
+        "top.episode": seen.records.episode,
+        **_traces(strengths, behaviours, meanings, feature, record),
+    }
+    words = {"titles": title, "descriptions": description}
+    texts = {name: [of(meanings, number, features) for number in alive.tolist()] for name, of in words.items()}
+    return tables, texts
+
+
+def rows_of(
+    meanings: Meanings, features: tuple[Feature, ...], more_columns: Mapping[str, np.ndarray]
+) -> list[dict[str, object]]:
+    """Return a row for each feature that is active in the test episodes, for tables."""
+    alive = np.flatnonzero(meanings.density > 0)
+    columns = _columns(meanings, alive, more_columns)
+    numbers = ("density", "strongest", "r", "given", "auc", "q", *BESIDE)
+    return [
+        {
+            "name": feature_name(number),
+            **{name: columns[name][i].item() for name in numbers},
+            "behaviour": features[int(meanings.best[number])].name,
+            "described": bool(meanings.described[number]),
+            "title": title(meanings, number, features),
+            "description": description(meanings, number, features),
+        }
+        for i, number in enumerate(alive.tolist())
+    ]
+
+
+def _columns(meanings: Meanings, alive: np.ndarray, more_columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    best = meanings.best[alive]
+    return {
+        "number": alive, "best": best, "density": meanings.density[alive],
+        "strongest": meanings.strongest[alive].astype(np.float64), "r": meanings.correlation[alive, best],
+        "given": meanings.given_time[alive, best], "auc": meanings.auc[alive, best], "q": meanings.q[alive],
+        "described": meanings.described[alive].astype(np.uint8), **{name: more_columns[name][alive] for name in BESIDE},
+    }  # fmt: skip
+
+
+def _observed(
+    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], record: np.ndarray, behaviours: Behaviours,
+    progress: Progress,
+) -> Observed:  # fmt: skip
+    """Read what the agents saw in the top records."""
+    columns = own_truth_columns(metadata)
+    wanted = select(folder, metadata, layers=[], columns=columns, leave_out=["tables"])
+    gathering = Gathering(metadata, wanted, len(record))
+    of_record = behaviours.states.episodes
+    for number, episode in enumerate(episodes):
+        records = read_dump(folder, layers=[], columns=columns, leave_out=["tables"], episodes=[episode])
+        first = int(np.argmax(of_record == episode))
+        inside = (record >= first) & (record < first + len(records))
+        gathering.add(records.take(record[inside] - first))
+        progress((number + 1) / len(episodes))
+    return Observed(gathering.finish(), metadata)
+
+
+def _traces(
+    strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: np.ndarray, record: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the ticks of each top record's life, and tick, strength and behaviour at each of them."""
+    lives, columns = behaviours.states.lives, strengths.tocsc()
+    life = lives.index[record]
+    ticks = lives.lengths[life]
+    rows = np.concatenate(
+        [[], *(lives.order[lives.starts[one] : lives.starts[one] + lives.lengths[one]] for one in life.tolist())]
+    ).astype(np.int64)
+    feature = np.repeat(top, ticks)
+    strength = np.zeros(len(rows), np.float32)
+    order = np.argsort(feature, kind="stable")
+    ends = np.searchsorted(feature[order], np.arange(strengths.shape[1] + 1))
+    for number in np.unique(top).tolist():
+        own = order[ends[number] : ends[number + 1]]
+        dense = columns[:, [number]].toarray().ravel()
+        strength[own] = dense[rows[own]]
+    behaviour = behaviours.values[rows, meanings.best[feature]]
+    return {
+        "top.ticks": ticks, "trace.tick": behaviours.states.places["tick"][rows],
+        "trace.strength": strength, "trace.behaviour": behaviour.astype(np.float32),
+    }  # fmt: skip

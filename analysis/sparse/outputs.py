@@ -25,8 +25,8 @@ from analysis.sparse.report import FeatureStability, Row, Tested
 from analysis.sparse.states import Split
 from analysis.sparse.training import Epoch
 from analysis.tables import tab_separated
+from common.command_line import terminal_table
 from common.files import make_folder
-from common.terminal_table import terminal_table
 
 CONFIG_FILE, WEIGHTS_FILE = "cfg.json", "sae_weights.safetensors"
 _LAYOUT_OF = "6.0.0"

@@ -11,7 +11,7 @@ from analysis.sparse.fitting import Fitted
 from analysis.sparse.scores import CONFIDENCE, RESAMPLES, Estimate, Units, Usage
 from analysis.sparse.splicing import SplicedRun
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.surrogate import above_floor
+from analysis.statistics.stability import above_floor
 
 FOUND_AGAIN = 0.9
 """Cosine from which on two features count as the same."""

@@ -9,11 +9,11 @@ import tyro
 
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
-from analysis.recorded.tracking import Wandb
 from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, check, did_you_mean, result_name, seed_value, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
+from common.weights_and_biases import Wandb
 
 MOST_FEATURES = 1 << 20
 _WIDTH = re.compile(r"(\d{1,7})(x?)")

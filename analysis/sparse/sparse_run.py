@@ -12,7 +12,6 @@ from activation_store.layers import UNTRAINED
 from activation_store.recording import check_recorded
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
-from analysis.recorded.tracking import Mirror
 from analysis.runs.record_limit import check_fits, note
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
@@ -25,6 +24,7 @@ from analysis.sparse.states import SparseStates, Split, check_enough, read_state
 from analysis.sparse.training import Epoch
 from common.files import sha256
 from common.progress_view import step
+from common.weights_and_biases import Mirror
 
 TESTED = 20_000
 """States of the test episodes that dictionaries are tested on, at most."""

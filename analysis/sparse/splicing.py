@@ -21,7 +21,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import CheckpointInfo, build_untrained, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import PackedObservation
 from agent_zoo.sparse_codes import SparseCoder

@@ -16,7 +16,7 @@ from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns
 from analysis.lives import Lives, lives_of
 from analysis.statistics.circular_shift import age_of, time_course
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from common.user_error import UserError
 
 FEWEST_EPISODES = 2
@@ -156,7 +156,7 @@ class Behaviours:
 
 def read_behaviours(
     folder: Path, metadata: DumpMetadata, layer: str, episodes: Sequence[int], features: Sequence[Feature],
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> Behaviours:  # fmt: skip
     """Read states and compute behaviours, one episode at a time.
 
@@ -169,8 +169,7 @@ def read_behaviours(
         records = read_dump(folder, layers=[layer], columns=columns, leave_out=["tables"], episodes=[episode])
         states.append(states_of(records, layer))
         values.append(feature_matrix(records, metadata, features).astype(np.float32))
-        if progress:
-            progress((number + 1) / len(episodes))
+        progress((number + 1) / len(episodes))
     joined = _joined(states)
     matrix = np.concatenate(values)
     tick = joined.places["tick"]

@@ -12,7 +12,7 @@ import torch
 from activation_store.sparse_dictionary import DictionaryKind
 from analysis.matrix_products import fast_products
 from analysis.sparse.autoencoder import Parameters, step
-from common.tensor_file import Kind, read_tensors, write_tensors
+from common.array_files import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
 BATCH = 512

@@ -120,9 +120,9 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
     )
 
 
-def quantile_bins(values: np.ndarray, bins: int = QUANTILES) -> np.ndarray:
-    """Sort records into at most `bins` quantiles of the whole dump's values, (B,) int64; equal values share a bin."""
-    edges = np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1])
+def quantile_bins(values: np.ndarray) -> np.ndarray:
+    """Sort records into at most `QUANTILES` bins of the whole dump's values, (B,) int64; equal values share a bin."""
+    edges = np.quantile(values, np.linspace(0, 1, QUANTILES + 1)[1:-1])
     return _numbered(np.searchsorted(edges, values, side="left"))
 
 

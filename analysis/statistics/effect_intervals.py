@@ -1,13 +1,19 @@
-"""How sure an effect size is: intervals by a bootstrap over lives or, where there are enough of them, over episodes."""
+"""How sure an effect size is: intervals by a bootstrap over lives or, where there are enough of them, over episodes.
+
+From how wide these are, how large a difference must be for a dump to show it. And which features differ between each
+cluster and the rest: effect sizes, intervals, tests, and what survives the tests.
+"""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, special, stats
 
 from analysis.lives import Lives
-from analysis.statistics.effect_sizes import members
-from analysis.statistics.inference import Inference, student_stretch
+from analysis.statistics.circular_shift import CircularShiftTest, circular_shift_test, shift_test_given_time
+from analysis.statistics.effect_sizes import EffectSizes, effect_sizes, members
+from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, POWER, Inference, student_stretch
 from analysis.statistics.resampling import draws_of
 
 ENOUGH_EPISODES = 4
@@ -204,3 +210,89 @@ def _agreement(cluster: _Sums, whole: _Sums) -> tuple[int, np.ndarray]:
     with np.errstate(invalid="ignore", divide="ignore"):
         signs = np.sign(cluster.mean - rest.mean)[both]
     return int(both.sum()), ((signs == overall) & (overall != 0)).sum(axis=0)
+
+
+def detectable(intervals: EffectIntervals, confidence: float, power: float = POWER) -> np.ndarray:
+    """Return the |d| against the complement at which so many dumps would have an interval without 0, (K, F); or NaN.
+
+    An interval reaches to either side by a standard error times the quantile of Student's t for its confidence. The
+    estimate over its standard error exceeds that quantile with a given power if it follows a noncentral t with the
+    noncentrality that is solved for here (Cohen 1988, section 12.8). The standard error is itself estimated: with few
+    units most dumps have one that is too small, by the median of a chi variable over the root of its degrees of
+    freedom, which is divided out. One difference at a time: the correction for many tests asks for more. `power` is
+    between 0.5 and 1.
+    """
+    freedom = np.maximum(intervals.effective - 1, 1.0)[:, None]  # an interval has at least that
+    known = np.isfinite(intervals.complement_low) & np.isfinite(intervals.complement_high)
+    width = np.subtract(
+        intervals.complement_high, intervals.complement_low, out=np.full(known.shape, np.nan), where=known
+    )
+    quantile = stats.t.isf((1 - confidence) / 2, freedom)
+    noncentrality = special.nctdtrinc(freedom, 1 - power, quantile)
+    too_small = np.sqrt(stats.chi2.median(freedom) / freedom)
+    return width / 2 / quantile * noncentrality / too_small
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Differences between K clusters and the rest in F features.
+
+    Attributes:
+        given_time: the same test of surviving differences, with tick and age held constant.
+    """
+
+    effects: EffectSizes
+    intervals: EffectIntervals
+    test: CircularShiftTest
+    given_time: CircularShiftTest
+    settings: Inference
+
+    @cached_property
+    def survives(self) -> np.ndarray:
+        """Which differences survive correction, (K, F) bool."""
+        return _survives(self.effects, self.intervals, self.test)
+
+    @cached_property
+    def survives_given_time(self) -> np.ndarray:
+        """Which of them survive with tick and age held constant too, and point the same way then, (K, F) bool."""
+        again = self.given_time
+        return self.survives & (again.q <= LEVEL) & (np.sign(self.effects.d_complement) == again.direction)
+
+    @cached_property
+    def detectable(self) -> np.ndarray:
+        """The |d| that such a dump would show with a power of 80%, for each cluster and feature, (K, F)."""
+        return detectable(self.intervals, self.settings.confidence)
+
+    def why_untested(self, cluster: int, feature: int) -> str:
+        """Say why there is no p-value for a cluster and feature; "" where there is one."""
+        if np.isfinite(self.test.p[cluster, feature]):
+            return ""
+        lives, episodes = int(self.test.informative_lives[cluster, feature]), self.test.informative_episodes
+        if lives >= FEWEST_LIVES and episodes is not None:
+            count = int(episodes[cluster, feature])
+            return (
+                f"in only {count} episodes do both the feature and the cluster change; a test needs {FEWEST_EPISODES}"
+            )
+        return f"in only {lives} lives do both the feature and the cluster change; a test needs {FEWEST_LIVES}"
+
+
+def cluster_differences(
+    features: np.ndarray, labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray, settings: Inference
+) -> Differences:
+    """Measure and test all differences, and those that survive once more with tick and age held constant."""
+    effects = effect_sizes(features, labels, lives, settings.seed)
+    intervals = effect_intervals(features, labels, lives, episode, settings)
+    test = circular_shift_test(features, labels, lives, settings.permutations, settings.seed, episode)
+    surviving = _survives(effects, intervals, test)
+    again = shift_test_given_time(features, labels, lives, tick, episode, test, surviving, settings)
+    return Differences(effects, intervals, test, again, settings)
+
+
+def _survives(effects: EffectSizes, intervals: EffectIntervals, test: CircularShiftTest) -> np.ndarray:
+    """Return which effects survive correction, (K, F) bool.
+
+    Their q is at most `LEVEL`, the interval of d against the complement excludes 0, and the difference has the same
+    sign within lives, which the test looks at, as over all records.
+    """
+    same_way = np.sign(effects.d_complement) == test.direction
+    return (test.q <= LEVEL) & same_way & ((intervals.complement_low > 0) | (intervals.complement_high < 0))

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+POWER = 0.8
+"""Share of dumps or runs like the one at hand in which a difference should be found."""
+
 LEVEL = 0.05
 """False discovery rate at which an effect or a confound counts."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from analysis.evaluation.results import Mode
-from analysis.evaluation.tables import Cell, Table
 from analysis.statistics.over_trainings import OverTrainings
+from analysis.tables import Cell, Table
 from analysis.training_runs.curves import (
     Comparison,
     Curve,

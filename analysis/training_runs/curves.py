@@ -208,7 +208,7 @@ def mean_over_runs(by_world: Sequence[ByWorld], confidence: float) -> OverTraini
     return over_trainings(*in_worlds([by_world]), confidence)
 
 
-def comparisons_of(levels: Sequence[Level], confidence: float, against: str | None = None) -> list[Comparison]:
+def comparisons_of(levels: Sequence[Level], confidence: float, against: str | None) -> list[Comparison]:
     """Compare each pair of groups in each metric, and correct the p-values for all of these tests together.
 
     With `against`, the name of a group, each other group is compared with that one only.

@@ -13,7 +13,7 @@ import torch
 from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.hooks import Hook
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.soft_observation import SoftObservation
 from agent_zoo.observation import PackedObservation
 from agent_zoo.soft_path import SoftChoices, soft_tick

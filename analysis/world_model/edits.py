@@ -16,13 +16,12 @@ import torch
 from activation_store.directions import Directions
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.hooks import Hook
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import entity_features
-from agent_zoo.network_parts.own_features import OWN, feature_values
 from agent_zoo.observation import ObservationLayout
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors
 from analysis.interventions.edits.edit import Edit, MadeEdits, UneditedStates, made_together
-from analysis.interventions.edits.edit_options import EditOptions
+from analysis.interventions.edits.edit_options import OWN, EditOptions, feature_values
 from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.scene import own_columns

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import soft_tick
 from analysis.sparse.scores import CONFIDENCE, RESAMPLES
 from analysis.statistics.inference import student_stretch

@@ -10,10 +10,9 @@ import torch
 
 from activation_store.reader import read_batches, read_dump, read_metadata
 from activation_store.schema import METADATA_FILE
-from activation_store.selection import select
-from activation_store.subsample import Subsample
-from agent_zoo.network_parts.own_features import OWN
+from activation_store.selection import Subsample, select
 from analysis.features.observed import Observed, own_truth_columns
+from analysis.interventions.edits.edit_options import OWN
 from analysis.interventions.edits.linear_readings import JointMoments, Reading
 from analysis.recorded.sequences import SequenceBatch
 from analysis.world_model.imagination import Start, bottleneck_start, informed_start, random_start

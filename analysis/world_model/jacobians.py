@@ -21,7 +21,7 @@ from analysis.world_model.imagination import Start, imagine, informed_start
 from analysis.world_model.model import Origin, WorldModel
 from analysis.world_model.saliency import Taps
 from analysis.world_model.windows import CONTEXT, as_windows, chosen_sequences
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.user_error import UserError
 
 Side = Literal["whole", "memory alone", "recorded inputs"]

@@ -11,9 +11,8 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import CheckpointInfo, build_policy
+from agent_zoo.checkpoint import CheckpointInfo, as_arrays, as_tensors, build_policy
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.tensors import as_arrays, as_tensors
 from analysis.world_model.network import Bottleneck, Sizes, WorldNetwork
 from analysis.world_model.policy_interface import action_size
 from analysis.world_model.scene import (
@@ -27,7 +26,7 @@ from analysis.world_model.scene import (
     vital_levels,
 )
 from analysis.world_model.windows import Windows
-from common.tensor_file import Kind, read_tensors, write_tensors
+from common.array_files import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
 HEADS = (

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, get_args
 import tyro
 
 from analysis.interventions.edits.edit_options import EditOptions, check_features, check_together, needs_directions
-from analysis.recorded.tracking import Wandb
 from common.argument_checks import at_least, between, check, did_you_mean, result_name, seed_value, split
 from common.files import sha256
 from common.result_places import OutputFolder
 from common.user_error import UserError
+from common.weights_and_biases import Wandb
 
 LONGEST_HORIZON = 64
 SETTINGS_FILE = "settings.json"

@@ -15,7 +15,7 @@ import torch
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.hooks import Hook
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL
 from analysis.attribution.components import fitted_components
 from analysis.attribution.targets import Action, ReadOut, Target, Value
@@ -192,7 +192,7 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
 
 def influences(
     held_out: HeldOut, number: Number, components: tuple[tuple[str, ...], Patterns], lives: int, lags: int, seed: int,
-    report: Callable[[float], None] = lambda _: None,
+    report: Callable[[float], None],
 ) -> tuple[list[Influence], list[ByLag]]:  # fmt: skip
     """Simulate lives from recorded starts on test maps, and differentiate a number of their last tick.
 

@@ -20,7 +20,7 @@ from activation_store.reader import read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import SOURCE_DUMP, STARTS, DumpMetadata
 from activation_store.writer import DumpWriter
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import RowFeatures, entity_features, item_features
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
 from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives

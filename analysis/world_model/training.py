@@ -21,7 +21,6 @@ from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.data_parallel import ALONE, Processes, join_processes
 from analysis.figures.style import cluster_colour, new_figure, style
-from analysis.recorded.tracking import Mirror
 from analysis.runs.run_folder import write_figure
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
@@ -35,6 +34,7 @@ from analysis.world_model.windows import (
     split_maps,
     world_of,
 )
+from common.array_files import Kind, read_tensors, write_tensors
 from common.files import (
     append_bytes,
     locked_folder,
@@ -47,9 +47,9 @@ from common.files import (
     write_json,
 )
 from common.progress_view import progress, step
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
-from reinforcement_learning.memory_use import keep_freed_memory
+from common.weights_and_biases import Mirror
+from reinforcement_learning.processes import keep_freed_memory
 
 REPORT_EVERY = 20
 """Batches between two lines of metrics; the state is saved after a line."""

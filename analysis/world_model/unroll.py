@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.data_parallel import ALONE, Processes
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import ReadsProbabilities
 from analysis.world_model.model import HEADS, Statistics, WorldModel
 from analysis.world_model.network import Prediction, Sizes, WorldState, drawn, spread_levels

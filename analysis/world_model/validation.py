@@ -180,7 +180,7 @@ def _in_game(folder: Path, arm: Arm, lives: LivesTable, over: OverEpisodes) -> I
 
 def compare_edits(
     held_out: HeldOut, runs: Sequence[Intervened], lives: int, ticks: int, seed: int,
-    report: Callable[[float], None] = lambda _: None,
+    report: Callable[[float], None],
 ) -> list[Validated]:  # fmt: skip
     """Make the edits of finished runs on recorded and in simulated ticks; returns a row for each edit and quantity.
 

@@ -24,8 +24,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.game.body_reward import rewarded
-from reinforcement_learning.game.fast_game.emulation import FastEmulation
-from reinforcement_learning.game.fast_game.game import FastGame
+from reinforcement_learning.game.fast_game.game import FastEmulation, FastGame
 from reinforcement_learning.game.fast_game.ways import GoToWater, move_all_agents, see_water
 from reinforcement_learning.game.game_config import game_config
 from reinforcement_learning.game.life import Before, Life, cause_of_death, deeds

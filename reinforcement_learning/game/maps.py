@@ -21,11 +21,11 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from common.arrays import array_of
+from common.array_files import array_of
 from common.files import SUMS_FILE, as_json, make_folder, read_bytes, sums_hold, sync_folder, write_bytes, write_sums
+from common.progress_view import Progress, no_progress
 from common.user_error import UserError
 from reinforcement_learning.processes import end_with_parent, usable_cores, worker_context
-from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
 
 DESCRIPTION_FILE = "maps.json"

@@ -1,35 +1,52 @@
 """Agents' tasks as code.
 
 The game itself reads tasks only from a pickle of Python functions; here they are built at run time from the game's own
-predicates and passed to `Env.reset`.
+predicates and passed to `Env.reset`. The 63 held-out tasks for scoring policies, in six categories, are those of the
+NeurIPS 2023 competition.
 """
 
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from nmmo.lib import event_code, material
 from nmmo.systems import item as nmmo_item
 from nmmo.systems import skill as nmmo_skill
 from nmmo.task import base_predicates
+from nmmo.task import base_predicates as predicates
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec, make_task_from_spec
 
 from common.files import read_json, write_json
+from common.progress_view import Progress, no_progress
 from common.user_error import UserError
 from common.yaml_file import read_yaml, shown
-from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.fast_game.ways import water_tasks, ways_tasks
 from reinforcement_learning.game.task_encoder import encode_tasks
-from reinforcement_learning.game.training_tasks import survival_tasks, training_tasks
-from reinforcement_learning.progress import Progress, no_progress
+from reinforcement_learning.game.training_tasks import (
+    AMMUNITION,
+    COMBAT_SKILLS,
+    CONSUMABLES,
+    EQUIPMENT,
+    SKILLS,
+    count_events,
+    survival_tasks,
+    task,
+    training_tasks,
+)
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 _NAMES_SHOWN = 8
 _WAYS = {"two_ways": 2, "four_ways": 4}
+Category = Literal["survival", "combat", "exploration", "skill", "item", "market"]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+LEVELS = (1, 3)
+EPISODE_TICKS = 1024
+MIDDLE = 80  # row and column of the middle of a map of 128 tiles with its border
 
 
 def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
@@ -227,3 +244,49 @@ def _choose(what: str, known: dict[str, Any], name: object) -> Any:
     if not isinstance(name, str) or name not in known:
         raise UserError(f"there is no {what} {shown(name)}; choose one of {', '.join(sorted(known))}")
     return known[name]
+
+
+def evaluation_tasks() -> list[TaskSpec]:
+    """Return the held-out tasks; a task's first tag is its category."""
+    groups: dict[Category, list[TaskSpec]] = {
+        "survival": survival_tasks([EPISODE_TICKS]),
+        "combat": [
+            *count_events("PLAYER_KILL", [20]),
+            *(task(predicates.DefeatEntity, agent_type="npc", level=level, num_agent=20) for level in LEVELS),
+        ],
+        "exploration": [*count_events("GO_FARTHEST", [64]), task(predicates.OccupyTile, row=MIDDLE, col=MIDDLE)],
+        "skill": [task(predicates.AttainSkill, skill=skill, level=10, num_agent=1) for skill in SKILLS],
+        "item": _items(),
+        "market": [
+            *count_events("EARN_GOLD", [20]),
+            *count_events("BUY_ITEM", [20]),
+            task(predicates.EarnGold, amount=100),
+            task(predicates.HoardGold, amount=100),
+            task(predicates.MakeProfit, amount=100),
+        ],
+    }
+    for category, specs in groups.items():
+        for spec in specs:
+            spec.tags.append(category)
+    return [spec for specs in groups.values() for spec in specs]
+
+
+def _items() -> list[TaskSpec]:
+    return [
+        *(
+            task(predicates.HarvestItem, item=item, level=level, quantity=20)
+            for item, level in product(AMMUNITION, LEVELS)
+        ),
+        *(
+            task(predicates.ConsumeItem, item=item, level=level, quantity=20)
+            for item, level in product(CONSUMABLES, LEVELS)
+        ),
+        *(
+            task(predicates.EquipItem, item=item, level=level, num_agent=1)
+            for item, level in product(EQUIPMENT, LEVELS)
+        ),
+        *(
+            task(predicates.FullyArmed, combat_style=style, level=level, num_agent=1)
+            for style, level in product(COMBAT_SKILLS, LEVELS)
+        ),
+    ]

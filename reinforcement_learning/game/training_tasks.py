@@ -1,7 +1,7 @@
 """The training curriculum: a broad mix of tasks, from basic survival to rare achievements.
 
 Tasks are grouped; each group has a fixed share of the draws, spread evenly over its tasks, so more variants do not give
-a group more weight. The held-out tasks of evaluation_tasks.py are excluded, and so are tasks of giving, since several
+a group more weight. The held-out tasks (`evaluation_tasks`) are excluded, and so are tasks of giving, since several
 agents are not allowed to give.
 """
 

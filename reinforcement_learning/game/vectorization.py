@@ -98,7 +98,7 @@ def _starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Seq
 
 
 def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
-    from reinforcement_learning.game.ray_worlds import RayWorlds
+    from reinforcement_learning.game.process_worlds import RayWorlds
 
     return functools.partial(RayWorlds, num_workers=_ray_workers_of_a_group(rollout, groups), maps=maps)
 

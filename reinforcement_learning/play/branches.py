@@ -1,26 +1,39 @@
 """Play an episode on from one of its ticks twice: as it was, and with other dice for all but a few agents.
 
 These agents are drawn at random, and do the same in both courses. So what they see differs by what the others do, and
-by the game's own dice.
+by the game's own dice. Also the world that a dump was recorded in, to play its episodes again, and ticks of it drawn at
+random.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import nmmo
 import numpy as np
 import torch
 
+from activation_store.reader import read_dump
 from activation_store.records import Records
+from activation_store.schema import DumpMetadata, refuse_kept_memory
+from activation_store.selection import CAN_BE_LEFT_OUT
 from agent_zoo.capture import capture
+from agent_zoo.checkpoint_files import policy_names, policy_path
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout, PackedObservation
+from common.user_error import UserError
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.play.contest import Contest, Group, maps_of_group
+from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Recorder
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 FIELDS = ("Market", "Task", "ActionTargets")
 """Fields that are recorded, so that the policy's observations can be rebuilt."""
 OTHER_DICE = 1
+_KIND = ("type_id", "level")
+"""Columns that tell kinds of items apart."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +183,6 @@ def _alive_at(point: BranchPoint, ticks: Sequence[Records]) -> Records | None:
     return alive if len(alive) else None
 
 
-_KIND = ("type_id", "level")
-"""Columns that tell kinds of items apart."""
-
-
 def same_choices(
     records: Records, observation: PackedObservation, rows: torch.Tensor, layout: ObservationLayout
 ) -> torch.Tensor:
@@ -235,3 +244,61 @@ def throw_anew(game: nmmo.Env, seed: Sequence[int]) -> None:
     generator: Any = game.realm._np_random
     generator.bit_generator.state = np.random.PCG64(np.random.SeedSequence(list(seed))).state
     generator._dir_seq[:] = generator.integers(0, 4, size=len(generator._dir_seq)).tolist()
+
+
+def recorded_contest(
+    folder: Path, metadata: DumpMetadata, policies: Path, maps: Path, episodes: Sequence[int]
+) -> Contest:
+    """Return the policy of a dump in its world, with the maps of some episodes.
+
+    Args:
+        maps: parent folder of maps; those that are missing are generated.
+
+    Raises:
+        UserError: the dump was not played by one policy alone and unedited, or the policy is not in the folder, or it
+            is another one than played.
+    """
+    environment = metadata.environment
+    if (
+        metadata.seed is None
+        or metadata.origin != "game"
+        or "intervention" in environment
+        or environment.get("opponents")
+    ):
+        raise UserError(
+            f"{folder} cannot be played again: give a dump of one policy alone, from extract_activations.py pve"
+        )
+    refuse_kept_memory(folder, metadata)
+    policy_names(policies, (metadata.policy,))
+    entrant = load_entrant(policy_path(policies, metadata.policy))
+    if entrant.sha256 != metadata.checkpoint_sha256:
+        raise UserError(
+            f"{folder} was recorded from a policy with hash {str(metadata.checkpoint_sha256)[:12]}, but "
+            f"{metadata.policy} in {policies} has {str(entrant.sha256)[:12]}: give the folder that it came from with "
+            "--policies-dir"
+        )
+    world = {field.name: environment[field.name] for field in fields(EnvironmentSettings) if field.name in environment}
+    env = EnvironmentSettings(**{**world, "maps_dir": maps})
+    task = TaskSettings(**environment["task"])
+    folder_of_maps = ensure_maps(env, numbers=maps_of_group(env, Group(metadata.seed, tuple(episodes))))
+    random_actions = float(environment.get("random_actions", 0))
+    return Contest((entrant,), env, task, folder_of_maps, torch.device("cpu"), random_actions)
+
+
+def drawn_points(folder: Path, episodes: Sequence[int], number: int, before: int, seed: int) -> list[BranchPoint]:
+    """Draw ticks of a dump at random, each as often as it has records, but none twice.
+
+    Args:
+        before: ticks that a life must have had before.
+
+    Raises:
+        UserError: the episodes have fewer such ticks.
+    """
+    records = read_dump(folder, episodes=episodes, layers=(), columns=(), leave_out=CAN_BE_LEFT_OUT)
+    late = records.step >= before
+    moments, counts = np.unique(np.stack([records.episode, records.step], axis=1)[late], axis=0, return_counts=True)
+    if len(moments) < number:
+        raise UserError(f"{folder} has only {len(moments)} ticks to branch from, not {number}: ask for fewer branches")
+    random = np.random.default_rng(seed)
+    chosen = random.choice(moments, number, replace=False, p=counts / counts.sum(), axis=0)
+    return [BranchPoint(int(episode), int(tick)) for episode, tick in chosen]

@@ -1,8 +1,9 @@
-"""Which policies play together in which world, and which episodes are played in parallel."""
+"""Which policies play together in which world, which episodes are played side by side, and what plays them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from nmmo.task.task_spec import TaskSpec
@@ -17,6 +18,7 @@ from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 ORIGINAL_WORLDS = 6
 """Worlds of the published evaluations, each of which played its share of the episodes in turn."""
 WORLDS_TOGETHER = 4  # affects the results: rounding depends on which agents are batched together
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -86,3 +88,31 @@ def groups(seed: int, episodes: int) -> list[Group]:
     """Return which episodes are played in parallel; the groups depend only on seed and number of episodes."""
     firsts = range(0, episodes, WORLDS_TOGETHER)
     return [Group(seed, tuple(range(first, min(first + WORLDS_TOGETHER, episodes)))) for first in firsts]
+
+
+Job = Callable[[PolicyPool, Group], Iterable[Result]]
+"""Plays a group of episodes, and yields what it tells."""
+
+
+@dataclass(frozen=True)
+class PlayedAgain:
+    """A group of episodes starts over, because its worker was lost: what the group has told so far does not count."""
+
+    reason: str  # one line for the user
+
+
+class GroupPlayer:
+    """Runs a job for one group of episodes after the other, with one pool per size of group."""
+
+    def __init__(self, contest: Contest, specs: Sequence[TaskSpec], job: Job):
+        self._contest = contest
+        self._specs = specs
+        self._job = job
+        self._pools: dict[int, PolicyPool] = {}
+
+    def play(self, group: Group) -> Iterable:
+        """Return the results of the job for a group (UserError: an entrant does not fit the world)."""
+        worlds = len(group.rounds[0])
+        if worlds not in self._pools:
+            self._pools[worlds] = self._contest.pool(worlds, self._specs)
+        return self._job(self._pools[worlds], group)

@@ -11,10 +11,10 @@ from safetensors.torch import load, save
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
+from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.semantic.shape import SemanticShape
+from agent_zoo.semantic_shape import SemanticShape
 from common.files import in_utf_8, sha256
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
@@ -22,7 +22,6 @@ from reinforcement_learning.game.shared_world import Kind
 from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, Settings, TaskSettings, task_record
-from reinforcement_learning.versions import versions
 
 
 def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:

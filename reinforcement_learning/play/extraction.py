@@ -13,20 +13,19 @@ import numpy as np
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
 from agent_zoo.capture import layer_units
+from agent_zoo.checkpoint import versions
 from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
-from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.contest import Contest, Group, PlayedAgain
 from reinforcement_learning.play.entrants import Entrant, encoding_of
-from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder, optional_columns
-from reinforcement_learning.play.recording_progress import Recorded, Tally
 from reinforcement_learning.play.shadow_networks import shadow_layers
+from reinforcement_learning.play.terminal import Recorded, Tally
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import task_record
-from reinforcement_learning.versions import versions
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,24 @@ import torch
 from nmmo.task.task_spec import TaskSpec
 
 from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout, serial_worlds
-from reinforcement_learning.game.episode_journal import Moment
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.shared_world import Kind, SharedWorld, make_shared_world
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
-from reinforcement_learning.play.action_noise import RANDOM_ACTIONS, action_noise
 from reinforcement_learning.play.entrants import Entrant, check_fits
-from reinforcement_learning.play.stepper import Arrival, Decision, decide, receive, remember
+from reinforcement_learning.play.stepper import (
+    RANDOM_ACTIONS,
+    Arrival,
+    Decision,
+    Moment,
+    Stopwatch,
+    action_noise,
+    decide,
+    receive,
+    remember,
+)
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
-from reinforcement_learning.stopwatch import Stopwatch
 
 
 def with_random_actions(

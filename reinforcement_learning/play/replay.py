@@ -11,16 +11,16 @@ import orjson
 import torch
 from nmmo.render.replay_helper import FileReplayHelper
 
+from agent_zoo.data_parallel import pick_device
 from common.files import atomic_file
+from common.progress_view import counted_progress
 from common.user_error import UserError, one_line
-from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import admit, load_entrants
 from reinforcement_learning.play.policy_pool import EpisodeLives
-from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import Settings
 
 SUFFIX = ".replay.lzma"

@@ -3,9 +3,14 @@
 A slot is one agent's place in one world. In each tick a slot is *present* if its agent is alive and has an observation,
 and *acting* if it also chooses an action: at an episode's cut-off, agents are present but no longer act. A slot that is
 not acting has its memory zeroed, so every life starts with an empty memory.
+
+The actions in each world since its episode began are kept: with the episode's seed, they suffice to recreate it.
 """
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,15 +18,83 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.observation_masking import options_in_game
 from reinforcement_learning.game.environment import EpisodeStart
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.play.action_noise import action_noise
-from reinforcement_learning.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One tick of one episode."""
+
+    first_seed: int  # of the world's whole sequence of episodes
+    number: int  # of the episode in that sequence, from 0
+    tick: int  # of the episode, from 0
+
+
+class EpisodeJournal:
+    """Records the actions in each world since its current episode began."""
+
+    def __init__(self, starts: Sequence[EpisodeStart]):
+        self._starts = list(starts)
+        self._actions = [list(start.actions) for start in starts]
+        self._world = {start.first_seed: world for world, start in enumerate(starts)}
+
+    def record(self, actions: np.ndarray, began: Sequence[EpisodeStart]) -> None:
+        """Add one tick.
+
+        Args:
+            actions: of all slots, (slots, heads).
+            began: episodes that began in this tick; their worlds did not play the actions.
+        """
+        for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._starts))):
+            self._actions[world].append(taken)
+        for episode in began:
+            world = self._world[episode.first_seed]
+            self._starts[world], self._actions[world] = episode, []
+
+    def moments(self) -> list[Moment]:
+        """Return the tick that each world plays next."""
+        return [
+            Moment(start.first_seed, start.number, tick=len(actions))
+            for start, actions in zip(self._starts, self._actions, strict=True)
+        ]
+
+    def starts(self) -> list[EpisodeStart]:
+        """Return for each world the start that takes it to its current state."""
+        return [
+            replace(start, actions=np.stack(actions)) if actions else start
+            for start, actions in zip(self._starts, self._actions, strict=True)
+        ]
+
+
+ACTIONS, RANDOM_ACTIONS = 0, 1
+"""Streams of numbers: behind the options that policies choose, and behind acts at random."""
+_STREAMS = 2
+
+
+class Stopwatch:
+    """Adds up the seconds spent in named phases."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextlib.contextmanager
+    def time(self, phase: str) -> Iterator[None]:
+        """Count the block's duration towards `phase`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] += time.perf_counter() - start
+
+    def lap(self) -> dict[str, float]:
+        """Return the seconds of each phase since the last lap, and reset them."""
+        seconds, self._seconds = dict(self._seconds), defaultdict(float)
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -202,3 +275,36 @@ def remember(memory: MemoryState, decision: Decision, keep: bool = False) -> Non
     if keep:
         return
     memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(device))
+
+
+def action_noise(
+    moments: Sequence[Moment], agents: int, heads: int, stream: int = ACTIONS, throw: int = 0
+) -> np.ndarray:
+    """Draw the random numbers behind agents' choices: one for each agent and head of several worlds.
+
+    They depend only on seed, episode, tick, agent and head, not on which others are alive, on their policies, or on
+    parallel episodes. So a run and the same run with one agent changed are a paired experiment: all other agents use
+    the same random numbers.
+
+    A counter-based generator makes this possible: Philox4x64-10, which computes any part of its stream from a key and a
+    counter without what comes before (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+    SC 2011, https://doi.org/10.1145/2063384.2063405).
+
+    Args:
+        agents: number in each world, dead or alive.
+        heads: choices of each agent in a tick.
+        stream: which of the independent streams of numbers.
+        throw: number of the throw of all dice; each has streams of its own. Episodes are played with throw 0.
+
+    Returns:
+        Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
+    """
+    return np.concatenate([_of_world(moment, agents, heads, stream + _STREAMS * throw) for moment in moments])
+
+
+def _of_world(moment: Moment, agents: int, heads: int, stream: int) -> np.ndarray:
+    # The lowest word counts blocks of four numbers within the table; the other words identify the table.
+    generator = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, stream])
+    # NumPy guarantees a stable stream for bit generators, but not for Generator.random.
+    bits = generator.random_raw(agents * heads) >> 11  # the 53 highest bits, the precision of a float64
+    return (bits * 2.0**-53).reshape(agents, heads)

@@ -9,10 +9,11 @@ from activation_store.layers import UNTRAINED
 from activation_store.recording import RECORDINGS, Recording, expected_record_bytes
 from activation_store.schema import DumpMetadata
 from agent_zoo.checkpoint_files import find_checkpoints, policy_path
+from agent_zoo.data_parallel import pick_device
 from common.argument_checks import SEEDS
 from common.files import free_bytes
+from common.progress_view import counted_progress
 from common.user_error import UserError
-from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps, maps_folder
 from reinforcement_learning.game.plain_world import Mode, Protocol, original_rules, without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
@@ -27,7 +28,6 @@ from reinforcement_learning.play.entrants import (
 )
 from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.shadow_networks import shadow_layers, untrained_twin, with_shadow_networks
-from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 
 Checkpoint = int | Literal["all", "trained"]

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import log_probability
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.game.life import Life

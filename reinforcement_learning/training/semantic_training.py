@@ -11,8 +11,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
 from agent_zoo.data_parallel import Processes
-from agent_zoo.semantic.losses import pairwise_loss, perplexity, quantisation_loss, restart_dead_codes
-from agent_zoo.semantic.module import SemanticModule
+from agent_zoo.semantic_module import SemanticModule, pairwise_loss, perplexity, quantisation_loss, restart_dead_codes
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss

@@ -11,25 +11,22 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy, save_checkpoint
-from agent_zoo.data_parallel import ALONE, Processes, join_records
-from agent_zoo.memories.memory import MemoryState, start_slow
+from agent_zoo.data_parallel import ALONE, Processes, join_records, pick_device
+from agent_zoo.memory import MemoryState, start_slow
 from common.user_error import UserError
-from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
+from reinforcement_learning.game.life import life_statistics
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
 from reinforcement_learning.play.entrants import untrained_info
-from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
+from reinforcement_learning.play.stepper import Stepper, Stopwatch, make_steppers, reset
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import Settings, TrainSettings
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
 from reinforcement_learning.training.opponents import Opponents, OpposedStepper, Ratings
-from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import make_optimizer, set_learning_rate, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import TrainingFolder
 from reinforcement_learning.training.semantic_training import SemanticTraining
-from reinforcement_learning.training.statistics import life_statistics
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
 
 Metrics = dict[str, float]

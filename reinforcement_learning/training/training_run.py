@@ -6,28 +6,24 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import agent_zoo
-from agent_zoo.checkpoint import copy_checkpoint
+from agent_zoo.checkpoint import copy_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX
-from agent_zoo.data_parallel import Processes, join_processes, leaders_text
+from agent_zoo.data_parallel import Processes, join_processes, leaders_text, pick_device
 from common.files import make_folder
+from common.progress_view import counted_progress
 from common.user_error import UserError
 from common.weights_and_biases import MirroredRun, can_mirror
-from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.task_encoder import pin_embeddings
+from reinforcement_learning.game.task_encoder import pin_embeddings, pin_language_model
 from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
-from reinforcement_learning.memory_use import keep_freed_memory
-from reinforcement_learning.processes import StopSignal
-from reinforcement_learning.progress import counted_progress
+from reinforcement_learning.processes import StopSignal, keep_freed_memory
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder
 from reinforcement_learning.training.terminal import TrainingDisplay
 from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
-from reinforcement_learning.versions import versions
 
 COLLAPSED = 1.5
 """A codebook with a lower perplexity tells states apart no more."""

@@ -14,11 +14,11 @@ import orjson
 import torch
 from pydantic import ConfigDict, NonNegativeInt
 
+from agent_zoo.checkpoint import as_arrays, as_tensors
 from agent_zoo.data_parallel import Processes
-from agent_zoo.memories.memory import MemoryState
-from agent_zoo.tensors import as_arrays, as_tensors
+from agent_zoo.memory import MemoryState
+from common.array_files import Kind, read_tensors, write_tensors
 from common.checked_json import in_shape
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
 

@@ -17,7 +17,7 @@ from activation_store.directions import (
     read_directions,
     write_directions,
 )
-from common.tensor_file import read_tensors, write_tensors
+from common.array_files import read_tensors, write_tensors
 from common.user_error import UserError
 from tests.command import assert_refuses
 

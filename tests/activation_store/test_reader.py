@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from activation_store.reader import read_batches, read_dump, read_episodes, read_metadata
 from activation_store.records import Records
 from activation_store.schema import IDENTITY, METADATA_FILE, RECORDS_FILE, DumpMetadata
-from activation_store.selection import select
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample, select
 from common.files import write_json
 from common.user_error import UserError
 from tests.activation_store.damage import one_line, sign, sign_metadata

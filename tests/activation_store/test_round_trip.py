@@ -11,7 +11,7 @@ from activation_store.columns import pack_legal, unpack_legal
 from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import IDENTITY, LIFE_KEY, METADATA_FILE, RECORDS_FILE, RaggedRows, Records
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from tests.command import assert_refuses
 from tests.planted import planted_dump, with_optional_parts, write_planted
 

@@ -9,7 +9,7 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.sparse_dictionary import SparseDictionary, read_dictionary, write_dictionary
-from common.tensor_file import read_tensors, write_tensors
+from common.array_files import read_tensors, write_tensors
 from tests.command import assert_refuses
 from tests.planted_features import SOURCE
 

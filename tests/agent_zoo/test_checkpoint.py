@@ -18,7 +18,7 @@ import agent_zoo
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.checkpoint_files import list_checkpoints, not_imported, policy_names
 from agent_zoo.observation import pack
-from common.tensor_file import read_tensors, write_tensors
+from common.array_files import read_tensors, write_tensors
 from tests.command import assert_refuses
 from tests.fuzz import as_pipe, flip, limited
 from tests.tiny_policies import tiny_entrant

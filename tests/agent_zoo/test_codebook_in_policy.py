@@ -13,10 +13,10 @@ from activation_store.layers import layer_names
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, pack
-from agent_zoo.semantic.shape import SemanticShape
-from common.tensor_file import read_tensors, write_tensors
+from agent_zoo.semantic_shape import SemanticShape
+from common.array_files import read_tensors, write_tensors
 from tests.agent_zoo.test_hooks import log_probabilities
 from tests.command import assert_refuses
 from tests.conftest import AGENT

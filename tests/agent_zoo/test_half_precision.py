@@ -9,7 +9,7 @@ import torch
 
 from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import ObservationLayout, pack
-from common.tensor_file import read_tensors, write_tensors
+from common.array_files import read_tensors, write_tensors
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run_here, run_well
 from tests.tiny_policies import tiny_entrant

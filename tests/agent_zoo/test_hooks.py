@@ -10,7 +10,7 @@ from torch import nn
 import agent_zoo
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, layer_names, memory_names
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from common.user_error import UserError
 

@@ -11,7 +11,7 @@ import agent_zoo
 from agent_zoo import Network
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows, log_legality, softened
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.soft_path import ReadsProbabilities, check_reads_probabilities, soft_tick, straight_through

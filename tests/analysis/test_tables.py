@@ -2,8 +2,8 @@
 
 import pytest
 
-from analysis.share_text import share_text
 from analysis.tables import tab_separated, tab_separated_lines
+from common.number_text import share_text
 
 
 def test_rows_stand_under_their_names() -> None:

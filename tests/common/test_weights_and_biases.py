@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import wandb
 
-from analysis.recorded.tracking import Mirror, Wandb
-from common.weights_and_biases import MirroredRun, check_login, mode_of, share
+from common.weights_and_biases import Mirror, MirroredRun, Wandb, check_login, mode_of, share
 from reinforcement_learning.settings import WandbSettings
-from reinforcement_learning.training.sweeps.sweep import is_local
+from reinforcement_learning.training.sweep import is_local
 from tests.command import ROOT, assert_refuses, python
 
 

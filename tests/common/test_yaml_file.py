@@ -16,7 +16,7 @@ from common.yaml_file import read_yaml
 from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.sweeps.sweep import read_sweep
+from reinforcement_learning.training.sweep import read_sweep
 from tests.command import assert_refused, assert_refuses, run_here
 
 SECONDS = 30

@@ -12,7 +12,7 @@ import orjson
 import torch
 from hypothesis import strategies as st
 
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from activation_store.interventions import LivesTable, read_lives, write_lives
 from activation_store.journal import Journal, begun_with, read_journal
 from activation_store.reader import read_metadata
@@ -22,26 +22,25 @@ from agent_zoo.original.file import read_original
 from analysis.interventions.effects.run_file import read_run_file
 from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms
 from analysis.interventions.play.start import _claim
-from analysis.runs.names import read_names
-from analysis.runs.parts import Parts
+from analysis.runs.codebook_rule import read_names
+from analysis.runs.run_folder import Parts
 from analysis.sparse.fitting import Entry, _read_curve, claim
 from analysis.sparse.training import Epoch, FitPlan, _Training, normalisation
 from analysis.training_runs.held_out import _checkpoint_hashes
 from analysis.training_runs.run import read_run
 from analysis.world_model import training as world_training
 from analysis.world_model.model import WorldModel, load_model, save_model
+from common.array_files import write_tensors
 from common.checked_json import with_checksum
 from common.files import read_json_lines
-from common.tensor_file import write_tensors
-from reinforcement_learning.game.language_model_encoder import _read_cache
 from reinforcement_learning.game.maps import _looks_like_a_map
-from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
+from reinforcement_learning.game.task_encoder import _read_cache, file_embeddings, write_embeddings
 from reinforcement_learning.game.tasks import TaskSpec, curriculum, read_weights, save_weights
 from reinforcement_learning.settings import Settings, TaskSettings
 from reinforcement_learning.training.curves import read_curves
+from reinforcement_learning.training.local_sweep import SweepFolder, Trial, _read_trials
 from reinforcement_learning.training.opponents import Ratings
-from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, _read_trials
-from reinforcement_learning.training.sweeps.sweep import SearchSpace, read_sweep
+from reinforcement_learning.training.sweep import SearchSpace, read_sweep
 from tests.activation_store.exchange.test_original_tools import as_original, truth
 from tests.activation_store.test_sparse_dictionary import dictionary
 from tests.agent_zoo.original.test_curriculum import VECTORS
@@ -203,16 +202,16 @@ file_reader(
     write=written("run.json", orjson.dumps(with_checksum(GOOD))), cases=100,
 )  # fmt: skip
 file_reader(
-    "analysis.runs.names:read_names",
+    "analysis.runs.codebook_rule:read_names",
     write=written("labels.yaml", b"0: eats\n1: 'flees'\n"),
     read=lambda path: read_names(path.parent),
 )
 file_reader(
-    "analysis.runs.parts:_read", "common.arrays:arrays_of", write=parts,
+    "analysis.runs.run_folder:_read", "common.array_files:arrays_of", write=parts,
     read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}).arrays("stage", lambda: {"values": np.arange(6.0)}),
 )  # fmt: skip
 file_reader(
-    "analysis.runs.parts:_stored_key",
+    "analysis.runs.run_folder:_stored_key",
     write=lambda bench, folder: parts(bench, folder).with_name("key.json"),
     read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}),
 )
@@ -239,7 +238,7 @@ file_reader(
 file_reader(
     "analysis.world_model.training:_keep_lines", "analysis.world_model.training:_headline",
     "analysis.world_model.training:draw_curves", "common.files:read_json_lines",
-    "reinforcement_learning.training.sweeps.local_sweep:_judged",
+    "reinforcement_learning.training.local_sweep:_judged",
     "reinforcement_learning.training.run_folder:keep_metrics", write=written("metrics.jsonl", lines(*METRICS)),
     read=lambda path: (world_training._keep_lines(path, 3), read_json_lines(path)),
 )  # fmt: skip
@@ -250,7 +249,7 @@ file_reader(
     read=lambda path: file_embeddings(["a"], TaskSettings(encoder="file", embedding_size=8, embeddings=str(path))),
 )
 file_reader(
-    "reinforcement_learning.game.language_model_encoder:_read_cache", read=_read_cache, kind="task embeddings",
+    "reinforcement_learning.game.task_encoder:_read_cache", read=_read_cache, kind="task embeddings",
     write=made("x.safetensors", lambda path: write_tensors(path, CACHED, "", "task embeddings")),
 )  # fmt: skip
 file_reader(
@@ -262,12 +261,12 @@ file_reader(
     read=lambda path: Ratings.after(path.parent, 3),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.sweep:read_sweep",
+    "reinforcement_learning.training.sweep:read_sweep",
     write=written("sweep.yaml", SWEEP),
     read=lambda path: read_sweep(path, Settings()),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.local_sweep:_read_trials",
+    "reinforcement_learning.training.local_sweep:_read_trials",
     write=written("trials.jsonl", lines(*TRIALS)),
     read=_read_trials,
 )
@@ -297,7 +296,7 @@ file_reader(
     read=lambda path: world_training._claim(claimed(path), '{"seed":1}'),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.local_sweep:__init__",
+    "reinforcement_learning.training.local_sweep:__init__",
     write=lambda bench, folder: sweep_folder(folder) / "sweep.json",
     read=lambda path: sweep_folder(path.parent),
 )

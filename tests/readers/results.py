@@ -17,7 +17,7 @@ from activation_store.index import rows
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
-from analysis.panel.circuits import read_circuit
+from analysis.explorer.circuits import read_circuit
 from analysis.replays.file import read_replay
 from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
@@ -25,9 +25,9 @@ from analysis.runs.finished_run import read_run
 from analysis.runs.saliency_maps import read_saliency
 from analysis.runs.selection_file import read_selection
 from compare_runs import other_runs
-from tests.common.test_arrays import npy
+from tests.common.test_array_files import npy
 from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
-from tests.planted_panel import planted_circuit, planted_dynamics_run, planted_saliency_run
+from tests.planted_dynamics import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
 from tests.planted_run import rewrite, saved_selection
 
@@ -178,7 +178,7 @@ OF_PANEL = {
 
 @reader(
     "analysis.runs.dynamics_run:read_dynamics", "analysis.runs.saliency_maps:read_saliency",
-    "analysis.panel.circuits:read_circuit", cases=180,
+    "analysis.explorer.circuits:read_circuit", cases=180,
 )  # fmt: skip
 def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Damage that DONE.json vouches for, to what the panel reads."""
@@ -194,7 +194,7 @@ def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
         return
     if kind == "saliency":
         maps = read_or_refuse(lambda: read_saliency(folder), folder)
-        assert maps is None or maps.tiles.shape[1:] == (maps.parts.shape[1], 225)
+        assert maps is None or maps.tiles.shape == (len(maps.parts), 225)
         return
     result = read_or_refuse(lambda: read_dynamics(folder, None), folder)
     if result is not None:

@@ -12,18 +12,18 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.evaluating.results import SeedResults
+from reinforcement_learning.play.evaluation_results import SeedResults
 from reinforcement_learning.run_settings import load_settings, read_run_settings
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.fuzz import RAW_VALUES, VALUES, Bench, damaged_json, damaged_tensors, junk, read_or_refuse, reader, resigned
-from tests.reinforcement_learning.play.evaluating.test_journal import episode
+from tests.reinforcement_learning.play.test_evaluation_journal import episode
 from tests.tiny_policies import tiny_entrant
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
@@ -165,7 +165,7 @@ def whole(bench: Bench) -> Path:
     return folder
 
 
-@reader("reinforcement_learning.play.evaluating.results:_read", cases=100)
+@reader("reinforcement_learning.play.evaluation_results:_read", cases=100)
 def journals_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> None:
     play(evaluation(bench, folder), groups=1)
     (journal,) = folder.iterdir()
@@ -186,7 +186,7 @@ def journals_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> 
         assert lists_in(folder) == lists_in(whole(bench))
 
 
-@reader("reinforcement_learning.play.evaluating.results:_read_results", cases=100)
+@reader("reinforcement_learning.play.evaluation_results:_read_results", cases=100)
 def results_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> None:
     content = (whole(bench) / "eval_pvp_1.json").read_bytes()
     damage = data.draw(st.sampled_from([junk, lambda data, content: damaged_json(data, orjson.loads(content))]))

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.clusters.clustering import Clustering
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.projection import Projection
+from analysis.clusters.projection import Clustering, Projection
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
 from analysis.pages.packing import embedded, pack
@@ -114,7 +113,7 @@ class ClusterTree:
 
 
 def cluster_tree(condensed: np.ndarray) -> ClusterTree:
-    """Read HDBSCAN's condensed tree, in the form of `analysis.clusters.clustering.Clustering.tree`."""
+    """Read HDBSCAN's condensed tree, in the form of `analysis.clusters.projection.Clustering.tree`."""
     count = int(condensed["parent"].min())
     is_cluster = condensed["child"] >= count
     records = condensed[~is_cluster]

@@ -8,12 +8,16 @@ import numpy as np
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from analysis.clusters import residuals
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.clustering import Clustering, hdbscan_clusters
-from analysis.clusters.components import ComponentReport, Components, report_components
-from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
-from analysis.clusters.directions import cluster_directions, component_directions
+from analysis.clusters.components import (
+    ComponentReport,
+    Components,
+    cluster_directions,
+    component_directions,
+    report_components,
+)
+from analysis.clusters.dataset import ROLLING_WINDOW, Dataset
 from analysis.clusters.listed import Listed, blindness, read_listed
-from analysis.clusters.projection import Projection, project, umap_embedding
+from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summarise import ClusterStatistics
 from analysis.clusters.summary import Residualized, Summary
@@ -21,6 +25,7 @@ from analysis.clusters.summary_text import as_text
 from analysis.features import Feature
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.stability import ClusterMethod
+from common.progress_view import Step
 
 _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 
@@ -109,8 +114,7 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     """Draw the first principal components and their associations with features; writes pca.npz."""
     from analysis.clusters.heat_maps import pca_choices, pca_feature_correlations
-    from analysis.clusters.planes import pca_feature_profiles
-    from analysis.figures.pairs import pair_panels
+    from analysis.clusters.planes import pair_panels, pca_feature_profiles
 
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
@@ -134,7 +138,7 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
 
 def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
     """Draw every pair of features."""
-    from analysis.figures.pairs import feature_scatter
+    from analysis.clusters.planes import feature_scatter
 
     data = run.data
     with run.step("drawing pairs of features"):
@@ -145,7 +149,7 @@ def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
 
 def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
     """Embed the activations in more dimensions, and draw them in pairs; writes umap_pairs.npy."""
-    from analysis.figures.pairs import pair_panels
+    from analysis.clusters.planes import pair_panels
 
     settings, data = run.settings, run.data
     dims = settings.umap_pairs_dims

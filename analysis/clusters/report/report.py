@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.clusters.summary import SAME_CLUSTER, format_number
+from analysis.clusters.summary import SAME_CLUSTER
 from analysis.clusters.summary_text import format_interval, format_p, format_share
 from analysis.figures.style import cluster_colour
 from analysis.pages.pages import environment, picture, style_of
 from analysis.runs.run_folder import RUN_FILE
 from common.files import read_json, visible
+from common.number_text import format_number
 
 _PLANES = {
     "umap": "UMAP",

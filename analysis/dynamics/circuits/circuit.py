@@ -9,8 +9,7 @@ import torch
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.lstm_memory import LSTM
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import LSTM, MemoryState
 from analysis.dynamics.circuits.decomposition import GATES, Played, gained_and_lost, played, traced, written
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS

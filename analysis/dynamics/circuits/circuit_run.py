@@ -18,9 +18,8 @@ from activation_store.directions import Direction, read_directions
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
-from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memory import LSTM
 from agent_zoo.observation import PackedObservation
-from analysis.clusters.dataset import Step
 from analysis.dynamics.circuits.circuit import Circuit, HeldIn, Share, find_circuit
 from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of
 from analysis.dynamics.memory_length import read_observations
@@ -33,7 +32,7 @@ from analysis.pages.summary.page import Section, command_of, summary_page
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.runs.run_folder import RunFolder
 from analysis.tables import tab_separated
-from common.progress_view import step
+from common.progress_view import Step, step
 from common.user_error import UserError
 
 FIGURE = "circuit.png"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memory import LSTM
 
 GATES = ("input gate", "forget gate", "candidate", "output gate")
 """In the order of torch's weights."""

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from analysis.dynamics.circuits.circuit import Circuit, ReadBy
+if TYPE_CHECKING:  # pages draw graphs without torch
+    from analysis.dynamics.circuits.circuit import Circuit, ReadBy
 
 GRAPH_FILE = "graph.json"
 COLUMNS = ("read", "gates", "units", "read-out", "logits")
@@ -46,7 +48,7 @@ class CircuitGraph:
     lines: list[Line]
 
 
-def graph_of(circuit: Circuit) -> CircuitGraph:
+def graph_of(circuit: "Circuit") -> CircuitGraph:
     """Return what to draw of a circuit: without gates and lines of hardly any share, and units past the sixth."""
     heads = circuit.strongest(_OPTIONS)
     units = circuit.units[:_UNITS]
@@ -75,7 +77,7 @@ def graph_of(circuit: Circuit) -> CircuitGraph:
     )
 
 
-def _lines(circuit: Circuit, units: list[Box], heads: list[ReadBy]) -> Iterator[Line]:
+def _lines(circuit: "Circuit", units: list[Box], heads: "list[ReadBy]") -> Iterator[Line]:
     for column, kind in enumerate(("source and gate", "gate and unit")):
         for share in circuit.of(kind):
             start, end = share.part.split(" > ")
@@ -87,5 +89,5 @@ def _lines(circuit: Circuit, units: list[Box], heads: list[ReadBy]) -> Iterator[
         yield Line(3, READ_OUT, _name(head), 0.5 * head.logit / most)
 
 
-def _name(head: ReadBy) -> str:
+def _name(head: "ReadBy") -> str:
     return f"{head.head.partition('.')[0]}: {head.option.removeprefix('option ')}"

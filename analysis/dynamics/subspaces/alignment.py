@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.recorded.action_probabilities import SHOWN
 
 AHEAD = 4

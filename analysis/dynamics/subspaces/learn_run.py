@@ -15,8 +15,7 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import build_untrained
-from agent_zoo.memories.memory import MemoryState
-from analysis.clusters.dataset import Step
+from agent_zoo.memory import MemoryState
 from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.subspaces.alignment import (
     AHEAD,
@@ -37,7 +36,7 @@ from analysis.features import feature_matrix, features_named
 from analysis.features.registry import CATEGORIES
 from analysis.runs.run_folder import RunFolder, description
 from analysis.tables import tab_separated
-from common.progress_view import step
+from common.progress_view import Step, step
 from common.user_error import UserError
 
 RANDOM_SUBSPACES = 20

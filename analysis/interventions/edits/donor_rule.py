@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.network_parts.own_features import TICK, check_feature, feature_values
+from analysis.interventions.edits.edit_options import TICK, check_feature, feature_values
 from common.user_error import UserError
 
 _FAR = 0.25  # share of the donors with another value that count as far

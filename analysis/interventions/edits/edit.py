@@ -11,10 +11,9 @@ from activation_store.directions import Direction, Directions
 from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
-from agent_zoo.network_parts.own_features import check_feature
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions
+from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions, check_feature
 from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
 from analysis.interventions.edits.linear_readings import JointMoments, Reading, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MemoryEdit, Transplant, memory_states

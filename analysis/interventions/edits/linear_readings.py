@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.network_parts.own_features import feature_values
+from analysis.interventions.edits.edit_options import feature_values
 from analysis.interventions.edits.state_edits import Eraser
 from common.user_error import UserError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from common.user_error import UserError
 

@@ -321,7 +321,7 @@ def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:
 
 def edit_along(
     kind: Literal["collapse", "steer", "swap"], directions: Sequence[Direction], of: EditOf, dose: float,
-    covariance: Callable[[str], np.ndarray], along: Along = "weights",
+    covariance: Callable[[str], np.ndarray], along: Along,
 ) -> ReadOutEdit:  # fmt: skip
     """Return an edit along directions.
 

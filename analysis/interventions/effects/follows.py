@@ -22,8 +22,7 @@ from analysis.interventions.effects.controls import (
 from analysis.interventions.effects.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
 from analysis.interventions.effects.outcomes import FOLLOWS, FOLLOWS_SIDES, Margins
 from analysis.interventions.effects.pairs import Pairs
-from analysis.statistics.inference import false_discovery
-from analysis.statistics.power import POWER
+from analysis.statistics.inference import POWER, false_discovery
 from analysis.statistics.resampling import Estimate
 
 _HALF = 0.5

@@ -17,10 +17,9 @@ from activation_store.interventions import (
 )
 from analysis.pages.packing import embedded
 from analysis.pages.pages import BASE, Scripts, environment, picture, scripts_of, style_of
-from analysis.replays.events import events_of
 from analysis.replays.file import read_replay
 from analysis.replays.page.page import packed_replay
-from analysis.replays.replay import Entities, Replay
+from analysis.replays.replay import Entities, Replay, events_of
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE
 from common.files import sha256

@@ -15,7 +15,7 @@ from activation_store.directions import Direction, planned_displacement
 from activation_store.interventions import Comparison, Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from analysis.interventions.edits.donor_rule import DonorRule, Donors
 from analysis.interventions.play.outcomes import DonorOutcomes

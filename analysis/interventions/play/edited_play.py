@@ -13,9 +13,9 @@ from activation_store.layers import ENCODER_OUTPUT
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
-from agent_zoo.memories.memory import MemoryState
-from agent_zoo.network_parts.own_features import GOAL
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
+from analysis.interventions.edits.edit_options import GOAL
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import memory_states
 from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind

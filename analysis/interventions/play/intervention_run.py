@@ -22,12 +22,11 @@ from analysis.interventions.play.arm_edits import Moments
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan, Experiment
 from analysis.interventions.play.recordings import RecordedArms
+from common.array_files import read_tensors, write_tensors
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import sha256, write_bytes, write_json
-from common.tensor_file import read_tensors, write_tensors
 from common.user_error import UserError
-from reinforcement_learning.play.contest import Contest, Group, groups
-from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, groups
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished

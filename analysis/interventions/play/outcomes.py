@@ -9,7 +9,7 @@ from nmmo.lib.material import Foilage
 
 from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule, Donors
 from analysis.interventions.edits.linear_readings import StateMoments
 from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from activation_store.conditions import parts_of
 from activation_store.directions import read_directions
 from activation_store.interventions import (
     EDITED_REPLAY,
@@ -21,16 +20,23 @@ from activation_store.interventions import (
 from activation_store.layers import ENCODER_OUTPUT
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
-from agent_zoo.network_parts.own_features import GOAL
+from agent_zoo.checkpoint import versions
 from analysis.interventions.edits.edit import Edit
+from analysis.interventions.edits.edit_options import GOAL
 from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.interventions.edits.linear_readings import NothingToErase
-from analysis.interventions.play.experiment import Experiment
+from analysis.interventions.play.experiment import (
+    BodyCondition,
+    Condition,
+    Experiment,
+    FeatureCondition,
+    SelectionCondition,
+    When,
+)
 from analysis.interventions.play.intervention_run import GROUPS_FOLDER, PlayedArms, play_experiment, readability
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from analysis.interventions.play.request import RunOptions
-from analysis.interventions.play.when import BodyCondition, Condition, FeatureCondition, SelectionCondition, When
-from common.argument_checks import split
+from common.argument_checks import parts_of, split
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import locked_folder, make_folder, sha256, write_json
 from common.progress_view import progress
@@ -41,7 +47,6 @@ from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.play.shadow_networks import untrained_twin
 from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.versions import versions
 
 _NOT_SETTINGS = (
     "output", "resume", "vectorization", "ray_address", "workers", "policies_dir", "maps_dir", "embeddings_dir",

@@ -9,9 +9,9 @@ from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from analysis.figures.style import EFFECT_MAP, bare, few_ticks, new_figure, style, title, whole_ticks
 from analysis.labels import label_name
+from analysis.life.life_figure import label_colour
 from analysis.life.phases.phases import Association, Shares
 from analysis.life.phases.transitions import Dwelling, Transitions
-from analysis.life.strips_figure import label_colour
 
 MOST_STATES = 12
 _COLUMNS = 4

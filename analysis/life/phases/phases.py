@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.special import entr
 
 from activation_store.reader import Progress
-from analysis.life.phases.label_sequences import LabelSequences
+from analysis.life.phases.visits import LabelSequences
 from analysis.statistics.resampling import Bootstrap
 
 _ROUNDING = 1e-12

@@ -8,19 +8,27 @@ import numpy as np
 
 from activation_store.reader import Progress
 from analysis.labels import label_name
-from analysis.life.phases.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
-from analysis.life.phases.memory import Memory, memory_of_two
 from analysis.life.phases.phases import Association, Shares, association, shares
 from analysis.life.phases.transitions import (
     LAGS,
     Dwelling,
     LaggedPersistence,
+    Memory,
     Transitions,
     dwelling,
     lagged_persistence,
+    memory_of_two,
     transitions,
 )
-from analysis.life.phases.visits import VISITS_A_SPAN, ticks_of_spans, visits
+from analysis.life.phases.visits import (
+    VISITS_A_SPAN,
+    LabelSequences,
+    label_sequences,
+    phase_edges,
+    tick_edges,
+    ticks_of_spans,
+    visits,
+)
 from analysis.runs.propagated_labels import PropagatedLabels
 from analysis.runs.run_folder import plain
 from analysis.statistics.resampling import Bootstrap

@@ -11,8 +11,7 @@ from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
-from analysis.replays.events import CAUSES, EVENT_KINDS, Events
-from analysis.replays.replay import NPC_KINDS, SLOTS, STYLES, Replay
+from analysis.replays.replay import CAUSES, EVENT_KINDS, NPC_KINDS, SLOTS, STYLES, Events, Replay
 
 
 def packed_replay(

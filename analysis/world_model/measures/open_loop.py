@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.soft_observation import log_legality
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.soft_path import soft_tick

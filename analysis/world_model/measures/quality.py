@@ -24,6 +24,8 @@ from analysis.world_model.windows import CONTEXT, Windows
 from common.files import write_json
 from common.user_error import UserError
 
+_STATES_COMPARED = 1000
+
 
 @dataclass(frozen=True)
 class QualityRow:
@@ -244,12 +246,12 @@ def _count(sums: Counter[str], action: torch.Tensor, vitals: torch.Tensor) -> No
     sums[_TICKS] += len(action)
 
 
-def _distances(real: np.ndarray, simulated: np.ndarray, seed: int, most: int = 1000) -> tuple[float, float]:
+def _distances(real: np.ndarray, simulated: np.ndarray, seed: int) -> tuple[float, float]:
     """Energy distances (Szekely and Rizzo 2013) of simulated from real states, and between halves of the real ones."""
     if min(len(real), len(simulated)) < 4:
         return float("nan"), float("nan")
     random = np.random.default_rng(seed)
-    real, simulated = (sample[random.permutation(len(sample))[:most]] for sample in (real, simulated))
+    real, simulated = (sample[random.permutation(len(sample))[:_STATES_COMPARED]] for sample in (real, simulated))
     half = len(real) // 2
     spread = _mean_distance(real, real)
     return tuple(  # type: ignore[return-value]

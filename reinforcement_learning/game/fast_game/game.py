@@ -1,16 +1,25 @@
-"""Neural MMO's environment with its slowest parts replaced."""
+"""Neural MMO's environment with its slowest parts replaced, and PufferLib's emulation of it.
 
+The game writes its observations itself, into the buffer of the emulation.
+"""
+
+import gc
+import itertools
 from typing import Any
 
 import nmmo
+import numpy as np
 import pufferlib.emulation
 from nmmo.core.observation import Observation
+from pufferlib.exceptions import APIUsageError
 
-from reinforcement_learning.game.fast_game.actions import executable
+from reinforcement_learning.game.fast_game.actions import decode, executable, padded
 from reinforcement_learning.game.fast_game.observations import FastObservation, ObservationWriter
 from reinforcement_learning.game.fast_game.realm import take_over
 from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, Watch, all_rewards
-from reinforcement_learning.memory_use import tidy_memory
+from reinforcement_learning.processes import tidy_memory
+
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 class FastGame(nmmo.Env):
@@ -65,3 +74,77 @@ class FastGame(nmmo.Env):
             for agent in self._dead_this_tick:
                 rewards[agent] = -1
         return rewards, {agent: {} for agent in current}
+
+
+class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
+    """Passes the shared buffer to the game instead of copying every observation into it."""
+
+    initialized: bool
+
+    def __init__(self, env: Any, game: FastGame):
+        super().__init__(env=env)
+        self.game = game
+        self._shown = np.ones(self.num_agents, dtype=bool)  # slots of the buffer that are not all zeros
+        self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
+        columns = itertools.count()
+        self._heads = [
+            (action, [(argument, next(columns)) for argument in arguments])
+            for action, arguments in self.env_single_action_space.items()
+        ]
+
+    def reset(self, seed: int | None = None) -> tuple[dict, dict]:
+        """Start an episode."""
+        if not self.initialized:
+            if self.buf is not None:
+                self.obs = self.buf.observations
+            self.obs_struct = self.obs.view(self.obs_dtype)
+            self.game.writer.bind(self.obs_struct[:, 0])
+            self.dict_obs = {agent: self.obs[slot] for agent, slot in self._slot.items()}
+            # A world consists of half a million long-lived objects: a garbage collection over them takes about as long
+            # as ten ticks. And it makes thousands of objects in a tick that live no longer, almost none of them in a
+            # cycle: Python would look for these after every 700. Like freezing, this holds for the whole process.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
+        self.initialized = True
+        self.all_done = False
+        _, info = self.env.reset(seed=seed)
+        self._shown[:] = True
+        if self.buf is not None:
+            self.buf.rewards[:] = 0
+            self.buf.terminals[:] = False
+            self.buf.truncations[:] = False
+            self.buf.masks[:] = True
+        return self.dict_obs, info
+
+    def step(self, actions: np.ndarray) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick; `actions` is (agents, heads) int64."""
+        if not self.initialized or self.done:
+            raise APIUsageError("reset() is needed before step()")
+        if len(actions) != self.num_agents:
+            raise APIUsageError(f"{len(actions)} rows of actions for {self.num_agents} agents")
+        chosen = decode(self._heads, actions.tolist(), self._slot, sorted(self.agents))
+        seen, rewards, died, cut_off, info = self.env.step(chosen)
+        self._clear_unseen([self._slot[agent] for agent in seen])
+        self.all_done = all(died.values())
+        rewards, died, cut_off = (
+            padded(values, self._slot, absent) for values, absent in ((rewards, 0), (died, True), (cut_off, False))
+        )
+        if self.buf is not None:
+            self.buf.rewards[:] = list(rewards.values())
+            self.buf.terminals[:] = list(died.values())
+            self.buf.truncations[:] = list(cut_off.values())
+            self.buf.masks[:] = self._shown
+        return self.dict_obs, rewards, died, cut_off, info
+
+    def close(self) -> None:
+        """Release the world."""
+        gc.unfreeze()
+        super().close()
+
+    def _clear_unseen(self, seen: list[int]) -> None:
+        """Zero the slots of agents that were observed in the last tick but no longer are."""
+        shown = np.zeros_like(self._shown)
+        shown[seen] = True
+        self.obs[self._shown & ~shown] = 0
+        self._shown = shown

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
 LAYERS = {"action_decoder": 16, "lstm_cell": 3}

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.exchange.conversion import convert, sample
+from activation_store.exchange.export import convert, sample
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
 from common.user_error import UserError

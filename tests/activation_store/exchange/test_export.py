@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from activation_store.exchange.conversion import convert
-from activation_store.exchange.export import DUMP_KEY, SELECTION_KEY, export
+from activation_store.exchange.export import DUMP_KEY, SELECTION_KEY, convert, export
 from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, Format
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from common.user_error import UserError
 from tests.activation_store.exchange.conftest import LAYERS, silent
 from tests.command import assert_refused, run

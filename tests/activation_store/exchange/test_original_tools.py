@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
 from tests.activation_store.exchange.conftest import silent

@@ -18,11 +18,18 @@ from agent_zoo.network_parts.layers import own_rows
 from agent_zoo.observation import legal_options, pack, packed_options
 from analysis.attribution.components import chosen_components, fitted_components
 from analysis.attribution.methods import Maps, attribute, average_baseline, counterfactual_materials, play, without_row
-from analysis.attribution.samples import read_samples
 from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings
 from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
-from analysis.attribution.windows import Differentiable, LifeWindows, by_column, check_agent, soft_inputs, softened
+from analysis.attribution.windows import (
+    Differentiable,
+    LifeWindows,
+    by_column,
+    check_agent,
+    read_samples,
+    soft_inputs,
+    softened,
+)
 from tests.command import assert_refuses
 from tests.recorded_policy import RecordedPolicy, record_policy
 

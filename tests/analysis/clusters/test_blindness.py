@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from activation_store.reader import read_dump
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.clusters import listed
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.components import principal_components

@@ -7,9 +7,15 @@ import pytest
 from scipy import stats
 
 from activation_store.directions import Direction
-from analysis.clusters.components import binned_profile, pca_feature_r2, pearson_r, principal_components
+from analysis.clusters.components import (
+    binned_profile,
+    cluster_directions,
+    component_directions,
+    pca_feature_r2,
+    pearson_r,
+    principal_components,
+)
 from analysis.clusters.dataset import Dataset, check_activations
-from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.clusters.residuals import residual_variables, residualize
 from analysis.labels import NOISE
 from analysis.lives import lives_of

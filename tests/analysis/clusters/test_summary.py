@@ -8,8 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.subsample import ALL_RECORDS
-from analysis.clusters.clustering import largest_first
+from activation_store.selection import ALL_RECORDS
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.residuals import repeat_without
 from analysis.clusters.summarise import ClusterStatistics, summarise
@@ -17,6 +16,7 @@ from analysis.clusters.summary import Summary
 from analysis.clusters.summary_text import as_text, format_p, verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURE_NAMES, FEATURES
+from analysis.labels import largest_first
 from analysis.lives import lives_of
 from analysis.statistics.stability import ProjectionStability
 from tests.planted import FIGHTING, Planted, planted_dump

@@ -8,7 +8,6 @@ import pytest
 from hdbscan._hdbscan_tree import compute_stability
 from sklearn.metrics import adjusted_rand_score
 
-from analysis.clusters.clustering import Clustering, hdbscan_clusters, largest_first
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.dendrogram.page import (
     ClusterTree,
@@ -18,9 +17,9 @@ from analysis.clusters.dendrogram.page import (
     run_clusters,
     strongest_features,
 )
-from analysis.clusters.projection import Projection
+from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters
 from analysis.features import FEATURES
-from analysis.labels import NOISE
+from analysis.labels import NOISE, largest_first
 from analysis.statistics.effect_sizes import effect_sizes
 from tests.planted import BEHAVIOURS, planted_dump
 from tests.planted_summary import planted_dataset

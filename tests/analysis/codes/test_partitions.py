@@ -25,11 +25,10 @@ from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
 from analysis.codes.run import codes_in_plane, method_of, rule_of
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from tests.planted_lives import make_lives
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15
-RANDOM = np.random.default_rng(3)
 WAYS = {each.short: each for each in partitions(GROUPS)}
 SOURCE = Source("cluster axis", "run", "dump", "policy", None)
 
@@ -39,31 +38,38 @@ def whole_lives(ticks: int = TICKS) -> Lives:
     return make_lives([ticks] * LIVES)
 
 
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Draws that do not depend on which other tests are run."""
+    return np.random.default_rng(3)
+
+
 @pytest.fixture(scope="module")
 def planted() -> tuple[np.ndarray, np.ndarray]:
     """States of groups far apart that switch every ten ticks, and the groups."""
-    group = RANDOM.permutation(np.arange(LIVES * TICKS // 10) % GROUPS).repeat(10)
-    centres = RANDOM.normal(scale=5, size=(GROUPS, UNITS))
-    return (centres[group] + RANDOM.normal(size=(len(group), UNITS))).astype(np.float32), group
+    rng = np.random.default_rng(3)
+    group = rng.permutation(np.arange(LIVES * TICKS // 10) % GROUPS).repeat(10)
+    centres = rng.normal(scale=5, size=(GROUPS, UNITS))
+    return (centres[group] + rng.normal(size=(len(group), UNITS))).astype(np.float32), group
 
 
 @pytest.mark.parametrize("way", [WAYS[name] for name in ("hdbscan", "kmeans", "sparse")], ids=lambda way: way.short)
 def test_planted_groups_are_found_in_states_and_in_new_ones(
-    way: Partition, planted: tuple[np.ndarray, np.ndarray]
+    way: Partition, planted: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> None:
     states, group = planted
     labels_of = way.fit(states, whole_lives(), 0)
     label = labels_of(states)
-    again = labels_of(states + RANDOM.normal(scale=0.1, size=states.shape).astype(np.float32))
+    again = labels_of(states + rng.normal(scale=0.1, size=states.shape).astype(np.float32))
     for group_of_label in (group[label == item] for item in np.unique(label)):  # groups may be divided, not mixed
         assert (group_of_label == np.bincount(group_of_label).argmax()).mean() > 0.95
     assert adjusted_rand_score(label, again) > 0.8
 
 
-def test_states_belong_to_the_planted_source_that_adds_most_to_them() -> None:
-    source = RANDOM.laplace(size=(3000, GROUPS))
-    mixing = 5 * np.linalg.qr(RANDOM.normal(size=(UNITS, GROUPS)))[0].T
-    states = (source @ mixing + RANDOM.normal(scale=0.1, size=(len(source), UNITS))).astype(np.float32)
+def test_states_belong_to_the_planted_source_that_adds_most_to_them(rng: np.random.Generator) -> None:
+    source = rng.laplace(size=(3000, GROUPS))
+    mixing = 5 * np.linalg.qr(rng.normal(size=(UNITS, GROUPS)))[0].T
+    states = (source @ mixing + rng.normal(scale=0.1, size=(len(source), UNITS))).astype(np.float32)
     size = np.sort(np.abs(source), axis=1)
     clear = size[:, -1] > 1.5 * size[:, -2]
     strongest = np.abs(source).argmax(axis=1)
@@ -72,12 +78,12 @@ def test_states_belong_to_the_planted_source_that_adds_most_to_them() -> None:
     assert adjusted_rand_score(labels_of(states)[clear], planted[clear]) > 0.9
 
 
-def test_behaviours_are_groups_of_motion_that_single_states_do_not_show() -> None:
+def test_behaviours_are_groups_of_motion_that_single_states_do_not_show(rng: np.random.Generator) -> None:
     """Lives go up or down one unit, from places drawn at random: a state does not say which way, its path does."""
-    way = RANDOM.integers(2, size=LIVES)
+    way = rng.integers(2, size=LIVES)
     steps = np.tile(np.arange(TICKS, dtype=np.float64), (LIVES, 1)) * np.where(way, 1, -1)[:, None]
-    states = RANDOM.normal(scale=0.05, size=(LIVES * TICKS, UNITS))
-    states[:, 0] += (steps + RANDOM.normal(scale=20, size=(LIVES, 1))).ravel()
+    states = rng.normal(scale=0.05, size=(LIVES * TICKS, UNITS))
+    states[:, 0] += (steps + rng.normal(scale=20, size=(LIVES, 1))).ravel()
     paths = trajectories(states.astype(np.float32), whole_lives())
     old = np.tile(np.arange(TICKS), LIVES) >= max(STEPS)
     motion = paths[:, UNITS * len(STEPS)] / np.abs(paths[old, UNITS * len(STEPS)]).mean()
@@ -121,48 +127,47 @@ def test_groups_are_found_again_and_so_are_parts_of_a_gaussian(planted: tuple[np
 
 
 RECORDS = 4000
-MEASURED = np.random.default_rng(0)
 LIFE = np.repeat(np.arange(40), RECORDS // 40)
-STRATUM = MEASURED.integers(5, size=RECORDS)
+STRATUM = np.random.default_rng(0).integers(5, size=RECORDS)
 ONES = np.ones(RECORDS)
 
 
-def test_information_is_the_sum_over_strata() -> None:
-    act = MEASURED.integers(3, size=RECORDS)
-    label = np.where(MEASURED.random(RECORDS) < 0.5, act, MEASURED.integers(3, size=RECORDS))
+def test_information_is_the_sum_over_strata(rng: np.random.Generator) -> None:
+    act = rng.integers(3, size=RECORDS)
+    label = np.where(rng.random(RECORDS) < 0.5, act, rng.integers(3, size=RECORDS))
     shares = [(item == STRATUM).mean() for item in range(5)]
     parts = [mutual_info_score(label[item == STRATUM], act[item == STRATUM]) / np.log(2) for item in range(5)]
     assert conditional_information(label, act, STRATUM, ONES) == pytest.approx(np.dot(shares, parts))
 
 
-def test_what_only_the_stratum_tells_does_not_count() -> None:
+def test_what_only_the_stratum_tells_does_not_count(rng: np.random.Generator) -> None:
     """Labels and acts both follow the place, and nothing else: no information given the place, much without."""
-    act = (STRATUM + (MEASURED.random(RECORDS) < 0.2)) % 5
-    label = (STRATUM + (MEASURED.random(RECORDS) < 0.2)) % 5
+    act = (STRATUM + (rng.random(RECORDS) < 0.2)) % 5
+    label = (STRATUM + (rng.random(RECORDS) < 0.2)) % 5
     given = information_beyond_chance(label, act, STRATUM, ONES, 0)
     plain = information_beyond_chance(label, act, np.zeros(RECORDS, np.int64), ONES, 0)
     assert abs(given) < 0.01 < 1 < plain
 
 
-def test_chance_is_taken_off() -> None:
-    label, act = MEASURED.integers(8, size=RECORDS), MEASURED.integers(10, size=RECORDS)
-    strata = MEASURED.integers(100, size=RECORDS)
+def test_chance_is_taken_off(rng: np.random.Generator) -> None:
+    label, act = rng.integers(8, size=RECORDS), rng.integers(10, size=RECORDS)
+    strata = rng.integers(100, size=RECORDS)
     assert conditional_information(label, act, strata, ONES) > 0.5
     assert abs(information_beyond_chance(label, act, strata, ONES, 0)) < 0.05
 
 
-def test_persistence_is_cohens_kappa() -> None:
-    label = np.repeat(MEASURED.integers(4, size=RECORDS // 4), 4)
+def test_persistence_is_cohens_kappa(rng: np.random.Generator) -> None:
+    label = np.repeat(rng.integers(4, size=RECORDS // 4), 4)
     following = np.where(np.diff(LIFE, append=-1) == 0, np.arange(RECORDS) + 1, -1)
     pairs = following >= 0
     expected = cohen_kappa_score(label[pairs], label[following[pairs]])
     assert persistence(label, following, ONES) == pytest.approx(expected) and expected > 0.5
 
 
-def test_copies_count_like_records() -> None:
-    label, other = MEASURED.integers(4, size=500), MEASURED.integers(3, size=500)
+def test_copies_count_like_records(rng: np.random.Generator) -> None:
+    label, other = rng.integers(4, size=500), rng.integers(3, size=500)
     other[:250] = label[:250] % 3
-    times = MEASURED.integers(4, size=500)
+    times = rng.integers(4, size=500)
     rows, weight = np.repeat(np.arange(500), times), times.astype(float)
     index, shared = (score(label[rows], other[rows]) for score in (adjusted_rand_score, normalized_mutual_info_score))
     assert weighted_adjusted_rand(label, other, weight) == pytest.approx(index)
@@ -171,9 +176,9 @@ def test_copies_count_like_records() -> None:
     assert perplexity(np.array([0, 1, 2, 3]), np.ones(4)) == pytest.approx(4)
 
 
-def test_intervals_are_over_lives() -> None:
+def test_intervals_are_over_lives(rng: np.random.Generator) -> None:
     """Records of a life that are all the same carry one number, not a hundred."""
-    value = MEASURED.normal(size=40)
+    value = rng.normal(size=40)
     result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: float(np.average(value[LIFE], weights=weight)))
     error = value.std() / np.sqrt(40)
     assert result.value == pytest.approx(value.mean()) and 3 * error < result.high - result.low < 5 * error

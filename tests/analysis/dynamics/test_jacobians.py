@@ -9,8 +9,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.leaky_average import LeakyAverages
-from agent_zoo.memories.memory_cells import CELLS
+from agent_zoo.memory import CELLS, LeakyAverages
 from analysis.dynamics.jacobians import (
     LaggedCorrelations,
     Probes,

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,15 +10,25 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from nmmo.lib import material
 
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.leaky_average import LeakyAverages
-from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memory import LSTM, LeakyAverages
 from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.jacobians import Probes
-from analysis.dynamics.memory_length import PHASES, MemoryLength, lags_up_to, memory_length, memory_use
+from analysis.dynamics.memory_length import (
+    PHASES,
+    SITUATIONS,
+    WHOLE_ALIKE,
+    MemoryLength,
+    lags_up_to,
+    memory_length,
+    memory_use,
+    situations,
+    situations_compared,
+)
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
 from analysis.dynamics.report_lasting import edit_lines, edit_rows
 from analysis.dynamics.tracks import Tracks, tensor
@@ -25,6 +36,7 @@ from analysis.dynamics.update import Update
 from analysis.statistics.resampling import Estimate
 from common.files import sha256
 from tests.command import assert_refuses
+from tests.hand_made_lives import HandMade, hand_made
 from tests.planted_tracks import nothing, states_of, tracks_of
 
 UNITS, LENGTHS = 4, [40, 40, 30, 50]
@@ -167,13 +179,21 @@ def test_memory_is_as_long_as_it_was_built() -> None:
     tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(25, 0)
     policy, observation = cast(RecurrentPolicy, _Decider()), cast(Any, None)
-    result = memory_length(policy, update, tracks, some, observation, 24, 0, nothing)
+    situation = np.zeros((len(tracks), len(SITUATIONS)), bool)
+    situation[:, 0] = tracks.lives.index % 2 == 0  # lives that read the same
+    situation[:, 1] = tracks.lives.index == 0
+    result = memory_length(policy, update, tracks, situation, some, observation, 24, 0, nothing)
     assert result.ticks.tolist() == lags_up_to(24).tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
     mean = result.value.mean(axis=0)
     slope = np.diff(np.log(mean)) / np.diff(result.ticks)
     np.testing.assert_allclose(np.exp(slope), 0.8, rtol=0.05)
     np.testing.assert_allclose(result.divergence, result.value, atol=1e-6)
     assert (result.whole[:, 1].mean() > mean).all()
+    held = result.situation[:, 0]
+    assert (held == (result.life % 2 == 0)).all() and (result.age == tracks.place[some]).all()
+    assert result.alike[held, 0].mean() < 0.2 * result.whole[held].mean(), "another life's memory holds the same"
+    assert np.isnan(result.alike[~held, 0]).all()
+    assert np.isnan(result.alike[:, 1:]).all(), "no other life is in the situation"
 
 
 LIVES, EACH = 40, 30
@@ -187,7 +207,12 @@ def length() -> MemoryLength:
     strength = np.where(behaviour() == 1, 3.0, 1.0)
     whole = np.stack([strength * noise[:, 0], age() * noise[:, 1]], axis=1)
     effects = whole[:, :, None] * [0.5, 0.1]  # (n, 2, L)
-    return MemoryLength(np.array([1, 4]), effects[:, 0], effects[:, 1], whole, np.repeat(np.arange(LIVES), EACH))
+    alike, situation = np.full((len(whole), len(SITUATIONS), 2), np.nan), np.zeros((len(whole), len(SITUATIONS)), bool)
+    situation[:, 2] = behaviour() == 1
+    situation[:, 3] = behaviour() == 0
+    alike[situation[:, 2], 2] = whole[situation[:, 2]] / 2
+    life = np.repeat(np.arange(LIVES), EACH)
+    return MemoryLength(np.array([1, 4]), effects[:, 0], effects[:, 1], whole, alike, situation, life, age())
 
 
 def behaviour() -> np.ndarray:
@@ -199,8 +224,9 @@ def age() -> np.ndarray:
 
 
 def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
-    rows = {(row.group, row.outcome, row.ticks_ago): row for row in memory_use(length, behaviour(), age())}
-    assert len(rows) == (1 + 2 + 3) * 2 * 3
+    uses = memory_use(length, behaviour())
+    rows = {(row.group, row.outcome, row.ticks_ago): row for row in uses if row.replaced != WHOLE_ALIKE}
+    assert len(rows) == (1 + 2 + 3 + 2) * 2 * 3 and len(uses) == len(rows) + 2
     for group, outcome, wanted in (
         ("all", "kl", 2.0), ("behaviour 0", "kl", 1.0), ("behaviour 1", "kl", 3.0), (PHASES[0], "value", 4.5),
         (PHASES[2], "value", 24.5),
@@ -211,13 +237,65 @@ def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
         for ticks, left in ((1, 0.5), (4, 0.1)):
             assert rows[group, outcome, ticks].value == pytest.approx(left * row.value)
             assert rows[group, outcome, ticks].replaced == "observation"
+    (alike,) = (row for row in uses if row.replaced == WHOLE_ALIKE and row.outcome == "kl")
+    assert alike.group == "in combat" and alike.value == pytest.approx(rows["in combat", "kl", 0].value / 2)
+    assert rows["in combat", "kl", 0].value == rows["behaviour 1", "kl", 0].value
+    assert rows["not in combat", "kl", 4].value == rows["behaviour 0", "kl", 4].value
     assert (rows[PHASES[2], "kl", 0].first_tick, rows[PHASES[2], "kl", 0].last_tick) == (20, 29)
+
+
+def test_situations_are_compared_within_lives(length: MemoryLength) -> None:
+    alone = length.life < 10  # not in combat only
+    length.alike[length.situation[:, 3], 3] = length.whole[length.situation[:, 3]] / 2
+    length.alike[alone, 2] = np.nan
+    kl, value = situations_compared(length)
+    assert kl.group == "in combat, less not in combat" and kl.outcome == "kl" and kl.lives == LIVES - 10
+    assert kl.low < 1 < kl.high and kl.value == pytest.approx(1, rel=0.1) and kl.p < 1e-9
+    ages = [age()[(length.life >= 10) & (behaviour() == number)].mean() / 2 for number in (0, 1)]
+    assert value.value == pytest.approx(ages[1] - ages[0], rel=0.2)
+    assert {(row.group, row.p) for row in memory_use(length, behaviour()) if np.isfinite(row.p)} == {
+        (row.group, row.p) for row in (kl, value)
+    }
+    length.alike[length.life > 13] = np.nan
+    assert not situations_compared(length), "four lives that were in both"
+
+
+def test_nothing_is_said_of_situations_that_do_not_matter() -> None:
+    random = np.random.default_rng(3)
+    p = []
+    for _ in range(200):
+        n = LIVES * EACH
+        situation = np.zeros((n, len(SITUATIONS)), bool)
+        situation[:, 0] = random.random(n) < 0.3
+        situation[:, 1] = ~situation[:, 0]
+        life = np.repeat(np.arange(LIVES), EACH)
+        whole = random.exponential(1 + np.arange(LIVES)[life, None] / LIVES, (n, 2))
+        alike = np.where(situation[:, :, None], whole[:, None], np.nan)
+        p += [
+            row.p
+            for row in situations_compared(
+                MemoryLength(np.array([]), whole, whole, whole, alike, situation, life, life)
+            )
+        ]
+    assert len(p) == 400 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
 
 
 def test_few_lives_have_no_interval(length: MemoryLength) -> None:
     few = length.life < 4
-    some = MemoryLength(length.ticks, length.divergence[few], length.value[few], length.whole[few], length.life[few])
-    assert all(np.isnan([row.low, row.high]).all() for row in memory_use(some, behaviour()[few], age()[few]))
+    some = replace(length, **{name: part[few] for name, part in vars(length).items() if name != "ticks"})
+    assert all(np.isnan([row.low, row.high]).all() for row in memory_use(some, behaviour()[few]))
+
+
+def test_situations_are_what_the_game_says_of_the_agent() -> None:
+    own = {"food": [19, 20, 90, 90, 90], "water": [90, 20, 19, 90, 90], "latest_combat_tick": [0, 0, 0, 3, 3]}
+    records, metadata = hand_made([HandMade(row=[30] * 5, col=[30] * 5, own=own)])
+    records.tile[4, 7, 2] = material.Water.index
+    holds = dict(zip(SITUATIONS, situations(records, metadata).T.tolist(), strict=True))
+    assert holds[SITUATIONS[0]] == [True, False, True, False, False]
+    assert holds["in combat"] == [False, False, False, True, True]
+    assert holds["water in view"] == [False, False, False, False, True]
+    for held, without in zip(SITUATIONS[::2], SITUATIONS[1::2], strict=True):
+        assert [not there for there in holds[held]] == holds[without]
 
 
 POLICY = "a" * 64

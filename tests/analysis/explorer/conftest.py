@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from analysis.explorer.base import cluster_base
 from analysis.explorer.content import Explored, explored
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
@@ -17,4 +18,4 @@ def quiet(_: str) -> nullcontext:
 
 @pytest.fixture(scope="module")
 def content(analysed: Analysed) -> Explored:
-    return explored(read_run(analysed.run, None), 400_000, quiet)
+    return explored(cluster_base(read_run(analysed.run, None), quiet), 400_000, quiet)

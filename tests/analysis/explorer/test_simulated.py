@@ -11,6 +11,7 @@ from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import STARTS
+from analysis.explorer.base import cluster_base
 from analysis.explorer.content import Explored, explored
 from analysis.explorer.simulated import is_simulated, read_simulated
 from analysis.explorer.tracks import open_further, read_further
@@ -53,7 +54,7 @@ def run(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def content(run: Path, simulated: list[Path]) -> Explored:
-    return explored(read_run(run, None), 400_000, quiet, simulated)
+    return explored(cluster_base(read_run(run, None), quiet), 400_000, quiet, simulated)
 
 
 def open_life(page, simulated: list[Path], slot: int = 0) -> tuple[int, int, int]:
@@ -88,10 +89,12 @@ def test_what_runs_say_of_ticks_they_say_of_simulated_ones(
 ) -> None:
     label, own = content.tick_labels
     states = [read_dump(dump, columns=[]).activations["action_decoder"] for dump in simulated]
-    wanted = content.propagated.rule.labels_of(np.concatenate(states))
+    wanted = content.labels.rule.labels_of(np.concatenate(states))
     assert len(label) == len(own) == len(content.seen) + len(wanted) and not own[len(content.seen) :].any()
     assert sorted(label[len(content.seen) :].tolist()) == sorted(wanted.tolist())
-    tracks = read_further(open_further(content.run, [sparse_run], []), content, 3, quiet).tracks
+    tracks = read_further(
+        open_further(content.run.clusters.path, content.run.dump, [sparse_run], []), content, 3, quiet
+    ).tracks
     assert {len(track.values) for track in tracks} == {len(label)}
 
 

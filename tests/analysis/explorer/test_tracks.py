@@ -18,7 +18,7 @@ from activation_store.sparse_dictionary import DictionarySource, SparseDictionar
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored
 from analysis.explorer.edits import Change, PlayedEdit, read_edits
-from analysis.explorer.page import explorer_page
+from analysis.explorer.page.page import explorer_page
 from analysis.explorer.tracks import SPARSE_FILE, Further, open_further, plane_of, read_further
 from analysis.lives import places_among
 from analysis.pages import pages
@@ -27,12 +27,14 @@ from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
+from analysis.statistics.effect_sizes import cohens_d, moments
+from analysis.statistics.inference import false_discovery
 from common.files import sha256
 from tests.analysed import Analysed
 from tests.analysis.explorer.conftest import READY, quiet
 from tests.browser import opened, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
-from tests.planted_panel import planted_dynamics_run
+from tests.planted_dynamics import planted_dynamics_run
 
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
 MAPPED = 7
@@ -124,7 +126,7 @@ def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
 
 
 def further_of(paths: list[Path], content: Explored, most: int) -> Further:
-    return read_further(open_further(content.run, paths, []), content, most, quiet)
+    return read_further(open_further(content.run.clusters.path, content.run.dump, paths, []), content, most, quiet)
 
 
 def planted_tiles() -> np.ndarray:
@@ -138,6 +140,30 @@ def test_maps_lie_over_the_ticks_that_they_are_of(results: Path, content: Explor
     there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
     assert len(overlay.ticks) == MAPPED - 1, "where it is defined"
     assert overlay.tiles == pytest.approx(planted_tiles()[places_among(own, there)], rel=1e-6)
+
+
+def planted_entities() -> np.ndarray:
+    """Attributions of the first three entities of the mapped ticks, in the order of the dump, (MAPPED, 3)."""
+    rng = np.random.default_rng(1)
+    rng.standard_normal((MAPPED, 2, 225))
+    return rng.standard_normal((MAPPED, 2, 3))[::-1, -1]
+
+
+def test_maps_say_what_others_in_view_raise_and_which_parts_count(
+    results: Path, content: Explored, analysed: Analysed
+) -> None:
+    (overlay,) = further_of([results / "mapped"], content, MOST).overlays
+    seen = content.seen
+    wanted = []
+    for i, tick in enumerate(overlay.ticks.tolist()):
+        first, last = seen.records.entity.offsets[tick : tick + 2]
+        others = ~seen.is_self[first:last] & (seen.distance[first:last] <= 7)
+        own = {name: place[[tick]] for name, place in places_of(seen.records).items()}
+        there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
+        row = int(places_among(own, there)[0])
+        wanted += [planted_entities()[row, min(number, 2)] for number in np.flatnonzero(others)]
+        assert overlay.parts[i].sum() == pytest.approx(1)
+    assert len(wanted) and overlay.entities == pytest.approx(wanted, rel=1e-6)
 
 
 def test_clusters_are_carried_to_every_tick(results: Path, content: Explored) -> None:
@@ -201,22 +227,30 @@ def dynamics_run(content: Explored, tmp_path_factory: pytest.TempPathFactory) ->
     return planted_dynamics_run(tmp_path_factory.mktemp("moved") / "moved", content.run.dump, units, LAYER)
 
 
-def test_what_moves_what_is_the_mean_over_states(results: Path, content: Explored, dynamics_run: Path) -> None:
+def test_a_run_that_moves_brings_its_behaviours_components_and_matrices(
+    results: Path, content: Explored, dynamics_run: Path, states: np.ndarray
+) -> None:
     dynamics = read_dynamics(dynamics_run, content.run.dump)
     further = further_of([results / "probed", dynamics_run], content, MOST)
-    (matrix,) = further.matrices
-    assert [further.tracks[number].name for number in matrix.tracks] == ["ic_1", "ic_2"]
-    assert matrix.moved == pytest.approx(np.average(dynamics.jacobian[:, 1], axis=0, weights=dynamics.states))
-    assert matrix.most == max(abs(matrix.moved[0, 1]), abs(matrix.moved[1, 0]))
-    (none,) = further_of([dynamics_run], content, 1).matrices
-    assert none.moved.shape == (1, 1), "of the components in the page"
+    (motion,), behaviours = further.motions, further.tracks[MOST]
+    assert behaviours.name == "behaviour of moved" and motion.labels == MOST
+    assert [further.tracks[number].name for number in motion.tracks] == ["ic_1", "ic_2"]
+    for number in motion.tracks:
+        assert further.tracks[number].values == pytest.approx(states.sum(axis=1), rel=1e-4, abs=1e-4), "as planted"
+    own = places_among(places_of(content.seen.records), dynamics.behaviours.places)
+    assert np.array_equal(behaviours.values[own >= 0], dynamics.behaviours.label[own[own >= 0]])
+    assert (own < 0).any() and set(behaviours.values[own < 0].tolist()) <= {-1, 0, 1}
+    assert np.array_equal(motion.tables["jacobian"], dynamics.jacobian.astype(np.float32), equal_nan=True)
+    assert motion.tables["r"] == pytest.approx(100 * dynamics.r, abs=0.51)
+    (one,) = further_of([dynamics_run], content, 1).motions
+    assert one.tables["r"].shape == (*dynamics.r.shape[:2], 1, 1), "of the components in the page"
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("empty", "says nothing of single ticks"), ("foreign", "was not made from"), ("baselines", "no autoencoder"),
-        ("elsewhere", "no map of the lives"),
+        ("elsewhere", "no map of this page's lives"),
     ],
 )  # fmt: skip
 def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored, name: str, reason: str) -> None:
@@ -247,7 +281,7 @@ def test_the_page_colours_by_them_within_their_rounding(page, results: Path, con
     tracks = further_of([results / name for name in ("again", "probed", "sparse")], content, MOST).tracks
     point = len(content.rows) // 2
     shown = page.evaluate(f"explorer.point({point}).tracks")
-    assert len(shown) - 2 == len(tracks) == 1 + 2 * MOST, "two components are of the run that moves"
+    assert len(shown) - 3 == len(tracks) == 1 + 2 * MOST, "behaviours and two components are of the run that moves"
     for value, track in zip(shown, tracks, strict=False):
         step = 0 if track.clusters else np.ptp(track.values) / 255
         assert abs(value - track.values[content.place[point]]) <= 0.51 * step
@@ -288,12 +322,23 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
     until(page, "explorer.selection !== null")
     assert page.evaluate("explorer.selection") == np.flatnonzero(content.values[:, column] <= half).tolist()
     until(page, "explorer.compared !== null")
-    names = page.locator("#selection tbody th").all_inner_texts()
+    names = page.locator("#selection table").first.locator("tbody th").all_inner_texts()
     assert names[-1] == "self_food (selected by it)" and not any("selected by it" in name for name in names[:-1])
     tracks = further_of([results / "probed"], content, MOST).tracks
+    until(page, "explorer.comparedFurther !== null")
+    rows = {row["name"]: row for row in page.evaluate("JSON.parse(JSON.stringify(explorer.comparedFurther))")}
+    chosen = content.values[:, column] <= half
+    for track in tracks[1:]:
+        values = track.values[content.place][:, None]
+        d = cohens_d(moments(values[chosen]), moments(values[~chosen]))[0]
+        assert rows[track.name]["d"] == pytest.approx(d, abs=0.05)  # the page rounds to a 255th of the range
+    ps = np.array([[row["p"] for row in rows.values()]], float)
+    corrected = false_discovery(ps[np.isfinite(ps)])
+    np.testing.assert_allclose([row["q"] for row in rows.values() if row["p"] is not None], corrected)
     page.fill("#find", f"d_2 > {np.median(tracks[2].values):.2f}")
     page.locator("#matches button", has_text="with d_2").click()
     share = len(page.evaluate("explorer.selection")) / len(content.rows)
+    until(page, "document.getElementById('selection').innerText.includes('d_2 (selected by it)')")
     assert 0.3 < share < 0.7 and page.evaluate("document.activeElement.id") != "find"
     page.evaluate("document.getElementById('clear-selection').click()")
 
@@ -327,12 +372,13 @@ def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(
     assert sum(counts) == ((steps > 0).sum() if (steps == 0).mean() > 0.5 else len(steps))
     others = further_of([results / "probed", results / "sparse", dynamics_run], content, MOST).tracks
     own = dict(zip((feature.name for feature in content.features), content.values.T, strict=True))
-    further = {other.name: other.values[content.place] for other in others if other.name != track.name}
+    numbers = [other for other in others if other.name != track.name and not other.clusters]
+    further = {other.name: other.values[content.place] for other in numbers}
     terms = page.eval_on_selector_all("#quantity dt, #quantity dd", "terms => terms.map((term) => term.textContent)")
     listed = dict(zip(terms[::2], terms[1::2], strict=True))
-    for numbers in (own, further):
+    for columns in (own, further):
         with np.errstate(invalid="ignore"):
-            r = {name: np.corrcoef(steps, column)[0, 1] for name, column in numbers.items()}
+            r = {name: np.corrcoef(steps, column)[0, 1] for name, column in columns.items()}
         strongest = max(r, key=lambda name: abs(np.nan_to_num(r[name])))
         assert listed[strongest] == f"{r[strongest]:+.2f}".replace("-", "−")
     first = card.locator(".strip button").first.get_attribute("title")
@@ -347,17 +393,64 @@ def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(
     assert not card.is_visible()
 
 
-def test_a_matrix_says_what_moves_what_and_colours_by_it(page, results: Path, content: Explored) -> None:
-    page.locator(".matrix summary").click()
-    cells = page.locator(".matrix td[title]")
-    assert cells.count() == 4 and cells.nth(1).get_attribute("title").startswith("ic_2 moves ic_1 by ")
-    red_or_blue = cells.evaluate_all(RED_LESS_BLUE)
-    titles = cells.evaluate_all("all => all.map(({ title }) => title)")
-    sizes = [float(title.split(" by ")[1].split()[0]) for title in titles]
-    assert (np.sign(red_or_blue) == np.sign(sizes)).all()
-    page.locator(".matrix th[scope=row] button").first.click()
-    assert page.locator("#colour-by option:checked").inner_text() == "ic_1"
+def cell(page, later: int, earlier: int) -> tuple[float, float]:
+    """A place in the window on a cell of the second matrix, beside the middle, where no dot is."""
+    box, count = page.locator("#jacobians").bounding_box(), 2
+    size = (box["width"] - EDGE) / count
+    return box["x"] + EDGE + (earlier + 0.2) * size, box["y"] + (later + 0.2) * size
+
+
+def test_matrices_say_what_moves_what_and_a_component_that_is_pointed_at_what_it_moves(
+    page, content: Explored, dynamics_run: Path
+) -> None:
+    dynamics = read_dynamics(dynamics_run, content.run.dump)
+    page.select_option("#of-behaviour", "1")
+    shown = page.evaluate("explorer.motion")
+    for entry in shown["entries"]:
+        at = 1, 1, entry["later"], entry["earlier"]
+        assert entry["effect"] == pytest.approx(dynamics.jacobian[at], rel=1e-6)
+        assert (entry["r"], entry["sure"]) == (
+            pytest.approx(dynamics.r[at], abs=0.0051),
+            bool(dynamics.significant[at]),
+        )
+    box = page.locator("#jacobians").bounding_box()
+    places = [cell(page, entry["later"], entry["earlier"]) for entry in shown["entries"]]
+    inside = [[x - box["x"], y - box["y"]] for x, y in places]
+    colours = page.locator("#jacobians").evaluate(RED_LESS_BLUE, inside)
+    assert np.sign(colours).tolist() == [np.sign(entry["effect"]) for entry in shown["entries"]]
+    page.mouse.move(*cell(page, 1, 0))
+    effect = f"{dynamics.jacobian[1, 1, 1, 0]:+.2f}".replace("-", "−")
+    text = page.inner_text("#matrix-text")
+    assert text.startswith("ic_1 → ic_2: r ") and text.endswith(f"effect {effect}")
+    assert page.inner_text("#component-name") == "ic_2"
+    assert page.locator("#moved-by li").first.inner_text().split()[:2] == ["ic_1", effect]
+    page.locator("#lag").fill("0")
+    assert page.evaluate("explorer.motion.lag") == 0
+    page.locator("#lag").fill("1")
+
+
+def test_a_component_that_is_clicked_stays_and_can_be_the_colour(page) -> None:
+    page.mouse.click(*cell(page, 0, 1))
+    assert page.inner_text("#component-name") == "ic_1 (kept)"
+    page.mouse.move(*cell(page, 1, 0))
+    assert page.inner_text("#component-name") == "ic_1 (kept)"
+    page.locator("#let-go").click()
+    page.mouse.move(*cell(page, 1, 0))
+    assert page.inner_text("#component-name") == "ic_2"
+    page.locator("#colour-component").click()
+    assert page.locator("#colour-by option:checked").inner_text() == "ic_2"
     page.select_option("#colour-by", label="cluster")
+
+
+def test_matrices_follow_the_behaviour_of_the_open_tick(page, content: Explored, dynamics_run: Path) -> None:
+    page.select_option("#of-behaviour", "follow")
+    places = read_dynamics(dynamics_run, content.run.dump).behaviours.places
+    agent, episode, tick = (int(places[name][3]) for name in ("agent_id", "episode", "tick"))
+    for step, behaviour in ((0, 1), (1, 0)):
+        page.evaluate(f"location.hash = '#agent={agent}&episode={episode}&tick={tick + step}'")
+        until(page, f"explorer.open?.tick === {tick + step}")
+        assert page.evaluate("explorer.motion.behaviour") == behaviour
+        assert page.inner_text("#behaviour-shown").strip() == f"behaviour {behaviour}: {['more', 'less'][behaviour]}"
 
 
 def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
@@ -411,10 +504,16 @@ def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: E
     assert page.evaluate("document.querySelector('header').scrollWidth") <= 1280, "both lists fit beside the rest"
 
 
-RED_LESS_BLUE = """(cells) => cells.map((cell) => {
-  const [red, , blue] = getComputedStyle(cell).backgroundColor.match(/[0-9]+/g).map(Number);
-  return red - blue;
-})"""
+RED_LESS_BLUE = """(canvas, places) => {
+  const ratio = window.devicePixelRatio, { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  return places.map(([x, y]) => {
+    const at = 4 * (Math.floor(y * ratio) * width + Math.floor(x * ratio));
+    return data[at] - data[at + 2];
+  });
+}"""
+EDGE = 26
+"""CSS pixels beside a matrix, for numbers."""
 PIXELS = """(canvas) => {
   const { width, height } = canvas, side = 15, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
   return Array.from({ length: side * side }, (_, tile) => {

@@ -10,7 +10,7 @@ import pytest
 from activation_store.exchange.original_tools import ENTITY_COLUMNS
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.features import (
     EXTENDED_FEATURES,
     FEATURE_NAMES,

@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
 from analysis.features.registry import CATEGORIES
 from tests.command import assert_refuses

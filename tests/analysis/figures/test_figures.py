@@ -16,25 +16,24 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.clustering import largest_first
 from analysis.clusters.components import ComponentReport, FeatureR2, principal_components, report_components
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.heat_maps import cluster_features, pca_feature_correlations
-from analysis.clusters.planes import metric_scatter, pca_feature_profiles, plane_scatter
+from analysis.clusters.planes import feature_scatter, metric_scatter, pair_panels, pca_feature_profiles, plane_scatter
 from analysis.clusters.projection import Projection
-from analysis.clusters.summary import format_number
 from analysis.dynamics.figures import correlations_and_jacobians, flow
 from analysis.evaluation.held_out_tasks import CATEGORIES
 from analysis.evaluation.results import read_results
-from analysis.evaluation.score_summary import score_summary
 from analysis.evaluation.scores import PolicyScores, gather, score
+from analysis.evaluation.tables import score_summary
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
-from analysis.figures.pairs import feature_scatter, pair_panels
 from analysis.figures.points import PointsPanel, draw_clusters, draw_values
 from analysis.figures.style import NOISE_COLOUR, category_colour, cluster_colour, cluster_marker, new_figure, title
+from analysis.labels import largest_first
 from analysis.lives import lives_of, rolling_mean
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Bootstrap, KeptDraws
+from common.number_text import format_number
 from tests.planted import planted_dump
 from tests.planted_results import as_original, play, write
 from tests.planted_summary import planted_dataset, planted_summary

@@ -9,13 +9,11 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
-from analysis.life.life_figure import life_figure
+from analysis.life.life_figure import MOST_COLUMNS, label_colour, life_figure
 from analysis.life.phases.figure import life_phase_figure, transitions_figure
-from analysis.life.phases.label_sequences import phase_edges
 from analysis.life.phases.phases import association, shares
 from analysis.life.phases.transitions import dwelling, transitions
-from analysis.life.phases.visits import visits
-from analysis.life.strips_figure import MOST_COLUMNS, label_colour
+from analysis.life.phases.visits import phase_edges, visits
 from analysis.life.timeline import FEATURES_SHOWN, ClusterStrip, Timeline, timeline_of
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.figures.test_figures import texts

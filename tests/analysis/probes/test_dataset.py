@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import train_probes
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.features.choices import CHOICES
 from analysis.features.observed import Observed
 from analysis.life.endings import died

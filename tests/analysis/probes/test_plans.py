@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.figures_curves import has_horizons, probe_horizon
 from analysis.probes.findings import Findings, findings

@@ -14,7 +14,7 @@ from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows

@@ -16,14 +16,13 @@ from nmmo.lib.event_code import EventCode
 
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, Records
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.labels import NOISE
 from analysis.replays import file as replay_file
 from analysis.replays import stream as replay_stream
 from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
-from analysis.replays.events import CAUSES, DEATH, KILL, LEVEL_UP, Events, events_of
 from analysis.replays.file import read_replay
-from analysis.replays.replay import Replay, policy_of
+from analysis.replays.replay import CAUSES, DEATH, KILL, LEVEL_UP, Events, Replay, events_of, policy_of
 from tests.command import assert_refuses
 from tests.fuzz import read_or_refuse
 from tests.planted_run import labelled_run, rewrite

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import pytest
 
+from analysis.runs.codebook_rule import NAMES_FILE, keep_names, read_names
 from analysis.runs.finished_run import read_run
-from analysis.runs.names import LABELS_FILE, keep_names, read_names
 from tests.analysed import Analysed
 from tests.command import assert_refused, assert_refuses, run_here
 from tests.fuzz import flip
@@ -101,13 +101,13 @@ def merges(depth: int) -> str:
     ],
 )
 def test_what_is_no_name_is_refused_at_once(tmp_path: Path, text: str, part: str) -> None:
-    (tmp_path / LABELS_FILE).write_text(text)
+    (tmp_path / NAMES_FILE).write_text(text)
     start = perf_counter()
-    assert_refuses([LABELS_FILE, part, "NUMBER: name"], read_names, tmp_path)
+    assert_refuses([NAMES_FILE, part, "NUMBER: name"], read_names, tmp_path)
     assert perf_counter() - start < SECONDS
 
 
 def test_names_are_kept(tmp_path: Path) -> None:
-    (tmp_path / LABELS_FILE).write_text("0: eats\n2: 'isst <<'\n")
+    (tmp_path / NAMES_FILE).write_text("0: eats\n2: 'isst <<'\n")
     keep_names(tmp_path, [0, 1, 2])
     assert read_names(tmp_path) == {0: "eats", 2: "isst <<"}

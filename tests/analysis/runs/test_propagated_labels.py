@@ -10,7 +10,7 @@ import pytest
 
 from activation_store.lives import places_of
 from activation_store.schema import IDENTITY, METADATA_FILE
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.labels import NOISE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run

@@ -15,11 +15,9 @@ import pytest
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import AnalysisSettings
 from analysis.runs.finished_files import open_finished
-from analysis.runs.parts import Parts
-from analysis.runs.record_limit import check_fits, limited
-from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder, processor
+from analysis.runs.record_limit import check_fits, free_memory, limited
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE, Parts, RunFolder, processor
 from common.files import sha256
-from common.memory import free_memory
 from common.user_error import UserError
 from tests.command import assert_refuses
 from tests.planted import planted_metadata

@@ -12,17 +12,16 @@ from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, Spa
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.features.registry import features_named
 from analysis.sparse.autoencoder import Parameters, folded
-from analysis.sparse.cards import TOP, description, title, top_records
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.fitting import baseline, claim
-from analysis.sparse.meaning import Meanings, meanings, shift_test
+from analysis.sparse.meaning import TOP, Meanings, description, meanings, shift_test, title, top_records
 from analysis.sparse.report import matched, stability
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.states import Behaviours, SparseStates, Split, split_episodes
 from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
 from analysis.statistics.circular_shift import age_of
-from analysis.statistics.surrogate import gaussian_surrogate
-from common.tensor_file import read_tensors, write_tensors
+from analysis.statistics.stability import gaussian_surrogate
+from common.array_files import read_tensors, write_tensors
 from tests.command import assert_refuses
 from tests.planted import planted_dump, write_planted
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features

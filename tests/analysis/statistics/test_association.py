@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import association
 
+from analysis.clusters.blindness import Coverage, coverage
 from analysis.lives import Lives
 from analysis.statistics.association import Association, associations, eta_squares
-from analysis.statistics.coverage import Coverage, coverage
+from analysis.statistics.circular_shift import _all_shifts, shifted_correlations
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import _all_shifts, shifted_correlations
 from tests.planted_coverage import Told, told
 from tests.planted_lives import make_lives, smooth, values_of
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import kurtosis
 
-from analysis.clusters.clustering import hdbscan_labels
+from analysis.clusters.projection import hdbscan_labels
 from analysis.lives import Lives
 from analysis.statistics.cluster_validity import MOST_RECORDS, cluster_validity, persistence
 from analysis.statistics.stability import (
@@ -16,16 +16,17 @@ from analysis.statistics.stability import (
     SEED_RECORDS,
     SEEDS,
     ClusterMethod,
+    above_floor,
     adjusted_rand,
     best_overlap,
     bootstrap_stability,
     exceeds,
+    gaussian_surrogate,
     overlap,
     projection_stability,
     stability_floor,
     whole_lives,
 )
-from analysis.statistics.surrogate import above_floor, gaussian_surrogate
 from common.user_error import UserError
 from tests.planted_lives import COURSES, labels_of, make_lives, uneven_lengths
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import entity_features
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.soft_path import soft_tick

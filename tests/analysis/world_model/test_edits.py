@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from activation_store.directions import Directions
 from activation_store.reader import read_dump
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from agent_zoo.soft_path import soft_tick
 from analysis.features.observed import Observed

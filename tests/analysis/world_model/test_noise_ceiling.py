@@ -19,8 +19,7 @@ from analysis.world_model.measures.noise_ceiling import (
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Differences, concatenated, joined, open_loop
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
-from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, play_branches
-from reinforcement_learning.play.recorded_world import recorded_contest
+from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, play_branches, recorded_contest
 
 AFTER = 4
 PLAN = BranchPlan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LSTM_HIDDEN, LSTM_CELL))

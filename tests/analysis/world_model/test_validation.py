@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.edit_options import EditOptions
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.statistics.resampling import Estimate

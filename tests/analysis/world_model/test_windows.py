@@ -10,7 +10,7 @@ import torch
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.world_model.arms import TICKS, direction_target, searched, value
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.task_encoder import pin_embeddings, write_embeddings
-from reinforcement_learning.game.tasks import offered_tasks
+from reinforcement_learning.game.tasks import evaluation_tasks, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings, task_record
 from tests.command import assert_refuses
 

@@ -12,12 +12,12 @@ import safetensors.numpy
 import torch
 
 from common.user_error import UserError
-from reinforcement_learning.game.language_model_encoder import (
+from reinforcement_learning.game.task_encoder import (
     describe_task,
+    encode_task,
     language_model_embeddings,
     pin_language_model,
 )
-from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import curriculum, find_task, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT, assert_refuses, python
@@ -150,7 +150,7 @@ def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch
 def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path: Path) -> None:
     code = (
         "from reinforcement_learning.settings import TaskSettings;"
-        "from reinforcement_learning.game.language_model_encoder import pin_language_model;"
+        "from reinforcement_learning.game.task_encoder import pin_language_model;"
         "pin_language_model(TaskSettings(encoder='language-model', language_model='nobody/nothing'))"
     )
     done = python("-c", code, code=1, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "empty"))

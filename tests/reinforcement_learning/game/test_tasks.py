@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from reinforcement_learning.game.environment import make_environment, observation_layout
-from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.tasks import (
     curriculum,
     draw_tasks,
+    evaluation_tasks,
     find_task,
     fixed_weights,
     read_weights,

@@ -13,10 +13,17 @@ from activation_store.records import RaggedRows, Records
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
-from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, _same_row, play_branches
+from reinforcement_learning.play.branches import (
+    Branch,
+    BranchPlan,
+    BranchPoint,
+    _same_row,
+    drawn_points,
+    play_branches,
+    recorded_contest,
+)
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
 from tests.command import assert_refuses
 from tests.recorded_features import RecordedFeatures
 

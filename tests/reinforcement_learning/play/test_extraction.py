@@ -19,13 +19,12 @@ from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
 from common.user_error import UserError
-from reinforcement_learning.play.contest import Contest, groups
+from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of, record_group, write
-from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
-from reinforcement_learning.play.recording_progress import Recorded
+from reinforcement_learning.play.terminal import Recorded
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses

@@ -13,7 +13,7 @@ from analysis.features.observed import Observed
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.play.evaluating.results import provenance_of
+from reinforcement_learning.play.evaluation_results import provenance_of
 from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, Settings

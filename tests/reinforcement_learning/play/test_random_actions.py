@@ -18,7 +18,7 @@ from analysis.recorded.sequences import lives
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import RecordingPlan, extract
-from reinforcement_learning.play.recording_progress import Recorded
+from reinforcement_learning.play.terminal import Recorded
 from reinforcement_learning.play.workers import Workers
 from tests.tiny_policies import tiny_contest
 

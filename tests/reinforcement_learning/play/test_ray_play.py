@@ -10,11 +10,9 @@ import pytest
 
 from activation_store.reader import read_metadata
 from common.user_error import UserError
-from reinforcement_learning.play import extraction, ray_play
-from reinforcement_learning.play.contest import Contest, Group, groups
-from reinforcement_learning.play.evaluating import evaluation
+from reinforcement_learning.play import evaluation, extraction, parallel_play
+from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, groups
 from reinforcement_learning.play.extraction import RecordingPlan, extract
-from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
@@ -149,7 +147,7 @@ def die(pool: PolicyPool, group: Group) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("job", "words"), [(refuse, "the job's own words"), (die, "ended .*2 times in a row")])
 def test_what_goes_wrong_in_every_worker_is_one_line(cluster, contest, job, words: str, monkeypatch) -> None:
-    monkeypatch.setattr(ray_play, "_MOST_LOSSES", 1)  # each worker takes half a minute to start
+    monkeypatch.setattr(parallel_play, "_MOST_LOSSES", 1)  # each worker takes half a minute to start
     assert_refuses(words, list, play_groups(contest, groups(1, 4), job, on_ray(cluster)))
 
 

@@ -11,12 +11,10 @@ import torch
 
 import agent_zoo
 from reinforcement_learning.game.environment import make_environment, observation_layout
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.play.stepper import EpisodeJournal, Stepper, Stopwatch
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import start_curriculum
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from tests.conftest import AGENT

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from reinforcement_learning.game.life import CAUSES_OF_DEATH
+from reinforcement_learning.game.life import CAUSES_OF_DEATH, life_statistics
 from reinforcement_learning.training import curves as curves_module
 from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves, rolling_mean
 from reinforcement_learning.training.ppo import OWN_LOSSES
-from reinforcement_learning.training.statistics import life_statistics
 from tests.command import assert_refuses
-from tests.reinforcement_learning.training.test_statistics import LIFE
+from tests.reinforcement_learning.game.test_life import LIFE
 
 
 def an_update(number: int, lives: bool = True) -> dict[str, float]:

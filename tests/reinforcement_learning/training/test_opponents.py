@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from agent_zoo.checkpoint import save_checkpoint
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.stepper import EpisodeJournal, Stopwatch
 from reinforcement_learning.run_settings import check_training
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.opponents import START, Opponents, OpposedStepper, Ratings
 from reinforcement_learning.training.rollout import RolloutCollector
 from tests.command import assert_refuses

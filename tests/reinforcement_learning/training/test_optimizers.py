@@ -9,7 +9,7 @@ import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.settings import TrainSettings
-from reinforcement_learning.training.optimizers import AdamAndMuon, hidden_matrices, make_optimizer, set_learning_rate
+from reinforcement_learning.training.ppo import AdamAndMuon, hidden_matrices, make_optimizer, set_learning_rate
 from reinforcement_learning.training.training_state import optimizer_tensors, restore_optimizer
 from tests.conftest import AGENT
 

@@ -11,8 +11,8 @@ import torch
 
 from activation_store.layers import MemoryCell
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.memories.memory import MemoryState
-from common.tensor_file import read_tensors, write_tensors
+from agent_zoo.memory import MemoryState
+from common.array_files import read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.processes import StopSignal

@@ -9,11 +9,9 @@ import torch
 
 import agent_zoo
 from agent_zoo.observation import legal_options
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
-from reinforcement_learning.play.stepper import Decision, Stepper, reset
+from reinforcement_learning.play.stepper import Decision, EpisodeJournal, Stepper, Stopwatch, reset
 from reinforcement_learning.settings import RolloutSettings
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.rollout import RolloutCollector
 from tests.conftest import AGENT
 

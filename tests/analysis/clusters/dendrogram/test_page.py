@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.dendrogram.page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
-from analysis.clusters.projection import Projection
+from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters
 from analysis.features import FEATURES
 from analysis.labels import NOISE
 from tests.browser import opened, scripts_that_ran, until

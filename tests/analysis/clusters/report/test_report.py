@@ -12,8 +12,8 @@ import tyro
 
 from analysis.clusters.report.report import CAPTIONS, command_of, report_html
 from analysis.clusters.settings import AnalysisSettings
-from analysis.share_text import share_text
 from common.files import write_json
+from common.number_text import share_text
 from tests.analysed import Analysed
 from tests.browser import opened, scripts_that_ran
 

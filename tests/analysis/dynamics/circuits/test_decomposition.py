@@ -11,8 +11,7 @@ import torch
 
 from activation_store.directions import Direction, Source
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.lstm_memory import LSTM
-from agent_zoo.memories.memory_cells import GRU
+from agent_zoo.memory import GRU, LSTM
 from analysis.dynamics.circuits.circuit import BELOW, ENCODER, OWN, Circuit, Resampled, find_circuit
 from analysis.dynamics.circuits.circuit_run import trace_circuit
 from analysis.dynamics.circuits.decomposition import GATES, gained_and_lost, played, traced, written

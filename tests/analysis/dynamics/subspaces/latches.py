@@ -4,8 +4,7 @@ import numpy as np
 import torch
 
 from agent_zoo.base import BasePolicy, RecurrentPolicy
-from agent_zoo.memories.lstm_memory import LSTM
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import LSTM, MemoryState
 from agent_zoo.network_parts.layers import Candidates
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation
 from analysis.dynamics.subspaces.alignment import AHEAD, Situations

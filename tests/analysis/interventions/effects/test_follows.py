@@ -9,9 +9,8 @@ import pytest
 from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects.bends import Bend
 from analysis.interventions.effects.study import EffectsStudy, study_effects
-from analysis.interventions.effects.tables import effects_table
 from analysis.interventions.effects.text import summary_lines
-from analysis.interventions.outputs import write_effects
+from analysis.interventions.outputs import effects_table, write_effects
 from analysis.statistics.inference import Inference
 from tests.command import rows_of
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, joined, kind_of, plant

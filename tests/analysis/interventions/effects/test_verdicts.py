@@ -13,8 +13,8 @@ from analysis.interventions.effects.inference import Condition, OverEpisodes, de
 from analysis.interventions.effects.outcomes import equivalence_p, margins
 from analysis.interventions.effects.pairs import Pairs, check_arms, paired, randomisation_test
 from analysis.interventions.effects.study import EffectsStudy, study_effects
-from analysis.interventions.effects.tables import effects_table
 from analysis.interventions.effects.text import summary_lines
+from analysis.interventions.outputs import effects_table
 from analysis.statistics.inference import Inference
 from benchmarks.null_rates_controls import all_random, shares_at_random
 from tests.command import assert_refuses

@@ -12,9 +12,8 @@ from agent_zoo.network_parts.layers import ENTITY_SCALES
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, interchange
-from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.experiment import ArmPlan, When
 from analysis.interventions.play.outcomes import data_span
-from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit

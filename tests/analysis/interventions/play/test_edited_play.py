@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from activation_store.interventions import LivesTable
-from agent_zoo.network_parts.own_features import GOAL
 from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.edit_options import GOAL
 from analysis.interventions.edits.linear_readings import Distances
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
-from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.experiment import ArmPlan, BodyCondition, When
 from analysis.interventions.play.outcomes import goals_of
-from analysis.interventions.play.when import BodyCondition, When
 from reinforcement_learning.game.fast_game.ways import SIDES
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool

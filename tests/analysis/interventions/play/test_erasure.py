@@ -10,8 +10,7 @@ from activation_store.interventions import LivesTable
 from analysis.interventions.edits.linear_readings import JointMoments, Reading, fitted_eraser
 from analysis.interventions.edits.state_edits import Eraser
 from analysis.interventions.play.edited_play import PlayedGroup
-from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.when import When
+from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit

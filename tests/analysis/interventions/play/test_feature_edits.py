@@ -8,18 +8,24 @@ import pytest
 import torch
 
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
+from activation_store.selection import Subsample
 from activation_store.sparse_dictionary import write_dictionary
-from activation_store.subsample import Subsample
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.feature_edits import FeatureEdit, check_dictionary
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.outputs import report_run
-from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
+from analysis.interventions.play.experiment import (
+    AT_ONCE_CONTROLS,
+    ArmPlan,
+    Experiment,
+    FeatureCondition,
+    SelectionCondition,
+    When,
+)
 from analysis.interventions.play.request import RunOptions
 from analysis.interventions.play.start import play
-from analysis.interventions.play.when import FeatureCondition, SelectionCondition, When
 from analysis.runs.propagated_labels import rule_from
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool

@@ -9,10 +9,9 @@ import torch
 import intervene
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memory import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
-from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.when import When
+from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit

@@ -11,9 +11,8 @@ from activation_store.reader import read_dump, read_metadata
 from analysis.interventions.edits.memory_edits import Clear
 from analysis.interventions.edits.state_edits import steer
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
-from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.experiment import ArmPlan, When
 from analysis.interventions.play.recordings import RecordedArms, dump_folder
-from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import RecordingPlan, record_group
 from reinforcement_learning.play.policy_pool import PolicyPool

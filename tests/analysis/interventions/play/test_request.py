@@ -7,7 +7,7 @@ import pytest
 
 import intervene
 from analysis.interventions.edits.edit_options import separate_edits
-from analysis.interventions.play.when import BodyCondition, When
+from analysis.interventions.play.experiment import BodyCondition, When
 from common.user_error import UserError
 from tests.command import assert_refuses
 

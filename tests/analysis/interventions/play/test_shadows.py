@@ -11,16 +11,15 @@ import torch
 
 from activation_store.interventions import KEYS, RUN_FILE, Arm, LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import collapse, interchange, steer
 from analysis.interventions.effects.study import ranking, study_effects
 from analysis.interventions.play.at_once import Shadows
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
-from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.experiment import ArmPlan, BodyCondition, When
 from analysis.interventions.play.start import _claim
-from analysis.interventions.play.when import BodyCondition, When
 from analysis.statistics.inference import Inference
 from common.checked_json import with_checksum
 from common.files import write_json

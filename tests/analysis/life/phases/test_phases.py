@@ -8,11 +8,18 @@ import pytest
 from scipy.stats import binom
 
 from analysis.labels import NOISE
-from analysis.life.phases.label_sequences import LabelSequences, phase_edges, tick_edges
-from analysis.life.phases.memory import memory_of_two
 from analysis.life.phases.phases import association, shares
-from analysis.life.phases.transitions import against_orders, dwelling, lagged_persistence, transitions
-from analysis.life.phases.visits import VISITS_A_SPAN, random_orders, spans, ticks_of_spans, visits
+from analysis.life.phases.transitions import against_orders, dwelling, lagged_persistence, memory_of_two, transitions
+from analysis.life.phases.visits import (
+    VISITS_A_SPAN,
+    LabelSequences,
+    phase_edges,
+    random_orders,
+    spans,
+    tick_edges,
+    ticks_of_spans,
+    visits,
+)
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Bootstrap
 from tests.planted_labels import (

@@ -1,0 +1,269 @@
+"use strict";
+
+/*
+ * The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. Ticks of
+ * simulated lives come after those that were recorded; nothing but `simulated` leads there.
+ */
+
+const MAP_STEPS = 127; // of the largest attribution in a map
+const LEAST_RING = 0.02; // of it, for a ring around an entity
+
+class ExplorerData extends RecordedTicks {
+  constructor(facts, tables) {
+    super(facts, tables);
+    this.count = tables["point.tick"].length;
+    this.ticks = facts.recorded.ticks;
+    this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
+    this.tracks = facts.tracks.map((track, i) => ({ ...track, steps: tables[`track.${i}`] }));
+    this.maps = facts.maps.map((map, i) => this.mapsOf(map, (name) => tables[`map.${i}.${name}`]));
+    this.motions = facts.motions.map((motion, i) => new Motion(motion, this, i));
+    this.views = this.unfoldViews();
+    const starts = running(tables["life.ticks"]);
+    this.lifeStart = starts.subarray(0, facts.recorded.lives + 1);
+    this.simulated = this.simulatedLives(starts.subarray(facts.recorded.lives));
+    this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
+  }
+
+  static async load() {
+    const facts = factsIn("explorer-facts");
+    return new ExplorerData(facts, await tablesIn("explorer-content", facts.columns));
+  }
+
+  /** The maps of a run of saliency.py. */
+  mapsOf(map, table) {
+    const ticks = Array.from(table("ticks")), [tiles, most, entities, parts] = ["tiles", "most", "entities", "parts"].map(table);
+    const starts = running(ticks.map((tick) => this.tables["entity.count"][tick]));
+    return { ...map, tiles, most, entities, parts, starts, numberAt: new Map(ticks.map((tick, number) => [tick, number])) };
+  }
+
+  /**
+   * Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. What the last life
+   * saw of each tile is kept as the world of the episode.
+   */
+  unfoldViews() {
+    const { "view.tiles": views, "view.row": row, "view.col": col, episode } = this.tables;
+    const { side } = this.facts;
+    const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
+    const [width, height] = [most(col) + side, most(row) + side];
+    const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(width * height)]));
+    for (let tick = 0; tick < episode.length; tick++) {
+      const world = worlds.get(episode[tick]);
+      for (let tile = 0; tile < side * side; tile++) {
+        const place = (row[tick] + Math.floor(tile / side)) * width + col[tick] + (tile % side);
+        world[place] = views[tick * side * side + tile] ^= world[place];
+      }
+    }
+    this.worlds = new Map(Array.from(worlds, ([episode, tiles]) => [episode, { width, height, tiles }]));
+    return views;
+  }
+
+  /** Dumps of simulated lives, with the recorded tick that each life goes on from: [{name, edits, lives: [{number, begin, start, ticks}]}]. */
+  simulatedLives(starts) {
+    let first = 0;
+    return this.facts.simulated.map(({ name, edits, lives }, i) => {
+      const some = Array.from(this.tables[`simulated.${i}`], (begin, life) => (
+        { number: life, begin, start: starts[first + life], ticks: starts[first + life + 1] - starts[first + life] }
+      ));
+      first += lives;
+      return { name, edits, lives: some.sort((a, b) => a.begin - b.begin) };
+    });
+  }
+
+  /** Simulated lives that go on from ticks of the life that a tick belongs to. */
+  simulatedIn(dump, tick) {
+    const { start, end } = this.lifeOf(tick);
+    return dump.lives.filter(({ begin }) => begin >= start && begin < end);
+  }
+
+  /** Of the simulated lives at a recorded tick the one that began last; undefined where there is none. */
+  simulatedAt(dump, tick) {
+    return this.simulatedIn(dump, tick).findLast(({ begin, ticks }) => begin <= tick && tick < begin + ticks);
+  }
+
+  /** How many ticks after their common start two simulated lives first differ in place, vitals or action; null if never. */
+  partAfter(one, other) {
+    const columns = ["view.row", "view.col", "words", ...VITALS.map((name) => `self_${name}`)].map((key) => this.tables[key]);
+    const shared = Math.min(one.ticks, other.ticks);
+    for (let at = 0; at < shared; at += 1) {
+      if (columns.some((values) => values[one.start + at] !== values[other.start + at])) return at;
+    }
+    return one.ticks === other.ticks ? null : shared;
+  }
+
+  /** Numbers of the materials in a tick's view, row by row. */
+  view(tick) {
+    const tiles = this.facts.side ** 2;
+    return this.views.subarray(tick * tiles, (tick + 1) * tiles);
+  }
+
+  /** What happened at ticks from start to before end: [{tick, kind, text}]. */
+  eventsBetween(start, end) {
+    const { "event.tick": ticks, "event.kind": kinds, "event.words": words, events } = this.tables;
+    const first = ticks.findIndex((tick) => tick >= start);
+    const happened = [];
+    for (let i = first; i >= 0 && i < ticks.length && ticks[i] < end; i++) {
+      happened.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
+    }
+    return happened;
+  }
+
+  /** Place of the agent on the map. */
+  place(tick) {
+    const middle = Math.floor(this.facts.side / 2);
+    return { row: this.tables["view.row"][tick] + middle, col: this.tables["view.col"][tick] + middle };
+  }
+
+  /** First tick of the life that a tick belongs to, and the one after its last. */
+  lifeOf(tick) {
+    const life = partAt(this.lifeStart, tick);
+    return { start: this.lifeStart[life], end: this.lifeStart[life + 1] };
+  }
+
+  /** The points of the life that a tick belongs to, in order of ticks. */
+  pointsOfLife(tick) {
+    const { start, end } = this.lifeOf(tick);
+    const ticks = Array.from({ length: end - start }, (_, i) => start + i);
+    return ticks.filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
+  }
+
+  /** The ticks of all lives at the time of one, in the same episode. */
+  together(tick) {
+    const { episode, tick: time } = this.tables;
+    const ticks = [];
+    for (let at = 0; at < this.ticks; at += 1) if (time[at] === time[tick] && episode[at] === episode[tick]) ticks.push(at);
+    return ticks;
+  }
+
+  /** Points of other lives that are most alike in hidden space, nearest first. */
+  near(point) {
+    const near = this.tables["point.near"], count = near.length / this.count;
+    return Array.from(near.subarray(point * count, (point + 1) * count)).filter((other) => other >= 0);
+  }
+
+  /** What a further run says of a tick: a number, rounded to a 255th of its range, or a label. */
+  tracked(track, tick) {
+    return track.clusters ? track.steps[tick] : track.low + (track.steps[tick] / 255) * (track.high - track.low);
+  }
+
+  /** What a further run says of each point. */
+  trackedAtPoints(track) { return Float64Array.from(this.tables["point.tick"], (tick) => this.tracked(track, tick)); }
+
+  /** The saliency map of a tick, in 127ths of its largest attribution; undefined where there is none. */
+  mapAt(map, tick) {
+    const number = map?.numberAt.get(tick), size = this.facts.side ** 2, count = this.facts.parts.length;
+    if (number === undefined) return undefined;
+    return {
+      most: map.most[number], tiles: map.tiles.subarray(number * size, (number + 1) * size),
+      entities: map.entities.subarray(map.starts[number], map.starts[number + 1]), parts: map.parts.subarray(number * count, (number + 1) * count),
+    };
+  }
+
+  /** How to draw a run's saliency map over the view of a tick; undefined where there is none. */
+  mapOver(map, tick) {
+    const here = this.mapAt(map, tick), { side } = this.facts;
+    if (!here) return undefined;
+    return (context, scale) => {
+      drawMapOver(context, side, scale, here.tiles, MAP_STEPS);
+      this.others(tick).forEach(({ down, right }, i) => {
+        const share = here.entities[i] / MAP_STEPS, ring = [2 + 4 * Math.abs(share), `rgb(${(share > 0 ? UP : DOWN).join(", ")})`];
+        if (Math.abs(share) >= LEAST_RING) drawRing(context, (side / 2 + right) * scale, (side / 2 + down) * scale, 0.52 * scale, [ring]);
+      });
+    };
+  }
+
+  colourOf(label, clusters = this.facts.clusters) {
+    return clusters.find((cluster) => cluster.label === label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
+  }
+
+  nameOf(label) { return label === this.facts.noise.label ? this.facts.noise.name : `${this.facts.word} ${label}`; }
+
+  /** What follows a label's name: that it was propagated to a tick, unless it only says that there is no behaviour yet. */
+  originOf(label, own) {
+    const none = label === this.facts.noise.label && this.facts.word !== "cluster";
+    return own || none ? "" : " (propagated)";
+  }
+
+  /** Probabilities of a head's options at a tick, 0 to 1; null where unknown. */
+  oddsOf(head, tick) {
+    const count = this.facts.odds[head].length;
+    return inShares(this.tables[`odds.${head}`].subarray(tick * count, (tick + 1) * count));
+  }
+
+  /** Probability of what was chosen in each head at a tick, 0 to 1; null where unknown. */
+  chosenAt(tick) {
+    const count = this.facts.heads.length;
+    return inShares(this.tables.chosen?.subarray(tick * count, (tick + 1) * count) ?? []);
+  }
+}
+
+/** Shares from percents; null if they are unknown. */
+function inShares(percents) { return percents[0] > 100 ? null : Array.from(percents, (percent) => percent / 100); }
+
+/**
+ * What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, simulation, selection, names, layout, away or
+ * pointedTrack.
+ */
+class ExplorerState extends PageState {
+  constructor(data) {
+    super(data);
+    this.hovered = null; // a point
+    this.tick = null; // of the life that is open
+    this.colourBy = "cluster";
+    this.plane = 0; // number of the embedding
+    this.overlay = 0; // number of the run of saliency.py whose maps lie over views; "" for none
+    this.simulation = 0; // number of the dump of simulated lives that is shown; "" for none
+    this.selection = null; // points, or none
+    this.names = {}; // labels that people gave to clusters
+    this.layout = byId("layout").value;
+    this.away = AWAY[this.layout]; // keys of PANES that are not shown
+    this.pointedTrack = -1; // number of a further run under the pointer in the time line
+  }
+
+  /** A cluster's name, with what people call it. */
+  called(label) {
+    const given = this.names[label];
+    return this.data.nameOf(label) + (given ? `: ${given}` : "");
+  }
+
+  /** The maps that lie over views, if there are any. */
+  get map() { return this.data.maps[this.overlay]; }
+
+  /** The simulated lives that are shown, if there are any. */
+  get simulated() { return this.data.simulated[this.simulation]; }
+
+  /** Let colours stand for something else, and the list say so. */
+  colour(by) {
+    byId("colour-by").value = by;
+    this.set("colourBy", by);
+  }
+
+  /**
+   * Select the points for which a condition holds; the name says which they are, `by` the features that the condition reads, `words`
+   * those that find them.
+   */
+  selectPoints(condition, name, by = [], words = "") {
+    const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
+    this.select(points, name, by, words);
+  }
+
+  selectCluster(label) {
+    const labels = this.data.tables["point.label"];
+    this.selectPoints((point) => labels[point] === label, this.called(label), [], this.data.nameOf(label));
+  }
+
+  /** Select points, or none of them. */
+  select(points, name = "selected points", by = [], words = "") {
+    this.selectionName = name;
+    this.selectedBy = by;
+    this.selectedWords = words;
+    this.set("selection", points?.length ? points : null);
+  }
+}
+
+/** Let the browser save a JSON file that says which run it belongs to. */
+function saveFile({ run, runKey }, what, content) {
+  const blob = new Blob([JSON.stringify({ run, runKey, ...content }, null, 2) + "\n"], { type: "application/json" });
+  const link = element("a", { href: URL.createObjectURL(blob), download: `${run}-${what}.json` });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

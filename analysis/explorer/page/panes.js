@@ -1,0 +1,69 @@
+"use strict";
+
+/* What can be put away to make room, and what keys do. */
+
+const PANES = {
+  map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", motion: "what moves what", "life-views": "views of the life",
+  simulated: "simulated lives", world: "world", "life-times": "time line",
+};
+const AWAY = { explorer: [], panel: ["looked-at", "world"] }; // at first, by layout
+const HOLDERS = { aside: ["looked-at", "clusters"], "#life-here": ["life-views", "simulated", "world"] };
+
+class Panes {
+  constructor(state) {
+    this.state = state;
+    const there = Object.entries(PANES).filter(([id]) => byId(id));
+    this.boxes = there.map(([id, name]) => {
+      const box = element("input", { type: "checkbox", value: id, onchange: () => this.choose() });
+      byId("pane-list").append(element("label", {}, box, ` ${name}`));
+      return box;
+    });
+    const menu = byId("panes");
+    document.addEventListener("pointerdown", ({ target }) => { if (!menu.contains(target)) menu.open = false; });
+    menu.addEventListener("keydown", ({ key }) => { if (key === "Escape") menu.open = false; });
+    this.draw();
+    listenTo("layout", "change", ({ target }) => this.arrange(target.value));
+    state.on(["away", "layout"], () => this.draw());
+    state.on(["selection"], () => { if (state.selection) state.set("away", state.away.filter((id) => id !== "looked-at")); });
+    state.on(["tick"], () => { // without a life, the embedding is all there is to go on from
+      if (state.tick === null) state.set("away", state.away.filter((id) => id !== "map"));
+    });
+  }
+
+  /** Take a layout, with the panes that it shows at first. */
+  arrange(layout) {
+    this.state.away = AWAY[layout];
+    this.state.set("layout", layout);
+  }
+
+  choose() { this.state.set("away", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }
+
+  draw() {
+    const { away, layout } = this.state;
+    document.body.dataset.layout = layout;
+    for (const box of this.boxes) {
+      box.checked = !away.includes(box.value);
+      byId(box.value).hidden = !box.checked;
+    }
+    for (const [holder, panes] of Object.entries(HOLDERS)) {
+      document.querySelector(holder).hidden = panes.every((id) => away.includes(id) || !byId(id));
+    }
+  }
+}
+
+/** Arrows go to other ticks, with Shift to other points; the space bar plays; / finds; Escape closes the life. */
+function listenToKeys(state, life) {
+  document.addEventListener("keydown", (event) => {
+    const over = document.querySelector("dialog[open], #panes[open]"); // which is closed first
+    if (over || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    if (document.querySelector(".dragcover")) return; // plotly's, while a selection is drawn
+    const open = state.tick !== null, step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === "/") byId("find").focus();
+    else if (open && event.key === "Escape") state.set("tick", null);
+    else if (open && step && event.shiftKey) life.goToPoint(step);
+    else if (open && step) life.go(state.tick + step);
+    else if (open && event.key === " " && !event.target.matches("button, summary")) life.setPlaying(!life.playing);
+    else return;
+    event.preventDefault();
+  });
+}

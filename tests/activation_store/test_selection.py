@@ -1,0 +1,63 @@
+"""Subsampling: which records of each life are kept, drawn independently for each life."""
+
+import numpy as np
+import pytest
+
+from activation_store.selection import Subsample
+from tests.command import assert_refuses
+
+LIVES = np.array([(slot, agent, episode) for slot in range(4) for agent in range(1, 129) for episode in range(8)])
+
+
+def test_the_first_record_kept_is_drawn_evenly_after_those_skipped() -> None:
+    first = Subsample(10, skip_first=3, seed=42).first_kept(LIVES)
+    counts = np.bincount(first, minlength=13)
+    assert (counts[:3] == 0).all() and len(counts) == 13
+    expected = len(LIVES) / 10
+    assert ((counts[3:] - expected) ** 2 / expected).sum() < 27.9  # chi-squared with 9 degrees of freedom, p = .001
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_lives_that_differ_in_one_number_only_draw_independently(column: int) -> None:
+    """Neighbouring agents, episodes or slots must not be a fixed number of ticks apart."""
+    neighbours = LIVES.copy()
+    neighbours[:, column] += 1
+    ours, theirs = (Subsample(10, seed=1).first_kept(lives) for lives in (LIVES, neighbours))
+    counts = np.bincount((theirs - ours) % 10, minlength=10)
+    expected = len(LIVES) / 10
+    assert ((counts - expected) ** 2 / expected).sum() < 27.9
+
+
+def test_the_draw_depends_on_seed_and_life_alone() -> None:
+    subsample = Subsample(10, skip_first=1, seed=7)
+    first, order = subsample.first_kept(LIVES), np.random.default_rng(0).permutation(len(LIVES))
+    np.testing.assert_array_equal(subsample.first_kept(LIVES[order]), first[order])
+    assert [int(subsample.first_kept(life[None])[0]) for life in LIVES[:20]] == first[:20].tolist()
+    assert (Subsample(10, skip_first=1, seed=8).first_kept(LIVES) != first).mean() > 0.8
+    # Fixed values, so that saved runs keep their records in later versions.
+    assert subsample.first_kept(LIVES[:6]).tolist() == [3, 7, 2, 7, 7, 10]
+
+
+def test_every_record_after_those_skipped_is_as_likely_as_any_other() -> None:
+    subsample, rank = Subsample(5, skip_first=2, seed=3), np.arange(22)
+    kept = np.mean([subsample.keep(rank, np.full(22, first)) for first in subsample.first_kept(LIVES)], axis=0)
+    assert (kept[:2] == 0).all() and np.abs(kept[2:] - 0.2).max() < 0.03
+
+
+@pytest.mark.parametrize(
+    ("subsample", "words"),
+    [
+        (Subsample(), "all of each life"),
+        (Subsample(1, 2), "all of each life after its first 2 ticks"),
+        (Subsample(10), "one in 10 of each life, from a random tick on"),
+        (Subsample(10, 1), "one in 10 of each life, from a random tick on after its first tick"),
+    ],
+)
+def test_it_says_in_words_what_is_kept(subsample: Subsample, words: str) -> None:
+    assert subsample.in_words() == words
+    assert subsample.keeps_all == (words == "all of each life")
+
+
+@pytest.mark.parametrize("subsample", [Subsample(0), Subsample(1, -1), Subsample(1, 0, -1), Subsample(1, 0, 2**32)])
+def test_impossible_values_are_refused(subsample: Subsample) -> None:
+    assert_refuses(r"^--(subsample|skip-first|seed) is -?\d+: must be", subsample.check)
