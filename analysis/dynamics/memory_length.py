@@ -23,7 +23,8 @@ _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
 WHOLE_ALIKE = "whole memory, by one of the same situation"
 OBSERVATION = "observation"
-OUTCOMES = ("kl", "value")
+OUTCOMES = ("kl", "value", "kl of moves")
+_MOVE = "Move.Direction"
 PHASES = ("first third", "second third", "last third")
 NEED = 20
 """Points of food or water below which an agent is in need."""
@@ -44,8 +45,10 @@ class MemoryLength:
     # divergence: KL(as recorded || replaced) of the distribution over actions, sum of all heads, in nats, (n, L)
     divergence: np.ndarray
     value: np.ndarray  # |change of the value|, (n, L)
-    whole: np.ndarray  # the same two numbers if the whole memory is replaced by another life's, (n, 2)
-    # alike: the same if that life is in the same situation then, (n, SITUATIONS, 2); NaN for decisions that are not in
+    # whole: `OUTCOMES` if the whole memory is replaced by another life's, (n, 3): these two numbers, and the divergence
+    # of the head of moves alone, which always has the same options
+    whole: np.ndarray
+    # alike: the same if that life is in the same situation then, (n, SITUATIONS, 3); NaN for decisions that are not in
     # it, and where no other life is
     alike: np.ndarray
     situation: np.ndarray  # in which situations each decision is, (n, SITUATIONS) bool
@@ -102,20 +105,21 @@ def memory_length(
         return state
 
     def change(after: tuple[object, torch.Tensor]) -> np.ndarray:
-        """KL of the actions and change of the value, (n, 2)."""
-        apart = before.divergence(after[0]).sum(dim=1)  # type: ignore[attr-defined]
-        return np.stack([apart.numpy(), (after[1] - value).abs().numpy()], axis=1)
+        """`OUTCOMES`, (n, 3)."""
+        apart = before.divergence(after[0])  # type: ignore[attr-defined]  # (n, heads)
+        return np.stack([apart.sum(dim=1).numpy(), (after[1] - value).abs().numpy(), apart[:, move].numpy()], axis=1)
 
     before, value = decide(replay(0, None))
+    move = [head.name for head in before.heads].index(_MOVE)  # type: ignore[attr-defined]
     ticks = lags_up_to(reach)
     differences = np.empty((len(records), len(ticks), 2))
     for number, back in enumerate(ticks.tolist()):
-        differences[:, number] = change(decide(replay(back, tensor(tracks.read[donors]))))
+        differences[:, number] = change(decide(replay(back, tensor(tracks.read[donors]))))[:, :2]
         progress((number + 1) / len(ticks))
     own = tensor(tracks.read[records])
     whole = change(decide(update(tensor(tracks.state[donors]), own)))
     life, held = tracks.lives.index, situation[records]
-    alike = np.full((*held.shape, 2), np.nan)
+    alike = np.full((*held.shape, len(OUTCOMES)), np.nan)
     for number in range(len(SITUATIONS)):
         there = np.flatnonzero(situation[:, number])
         if len(np.unique(life[there])) > 1:
@@ -169,7 +173,9 @@ class MemoryUse:
     last_tick: int
     replaced: str  # the whole memory, by any life's or by one's in the same situation, or one observation
     ticks_ago: int  # of the observation; 0 for the whole memory
-    outcome: str  # kl, of the distribution over actions, all heads, in nats; or value, the size of its change
+    # outcome: kl, of the distribution over actions, all heads, in nats; value, the size of its change; or kl of moves,
+    # of the head that says where to go
+    outcome: str
     value: float  # mean over decisions, or over lives of the difference between situations
     # low, high: 95% interval over resampled lives, NaN with fewer than five; of a difference, that of its t-test
     low: float
@@ -239,16 +245,18 @@ def _uses(length: MemoryLength, name: str, own: np.ndarray, more: Mapping[str, n
 
     Args:
         own: which decisions are of the group, (n,) bool.
-        more: effects of other replacements of the whole memory on these, (own, 2); left out where they are NaN.
+        more: effects of other replacements of the whole memory on these, (own, 3); left out where they are NaN.
     """
     life, age = length.life[own], length.age[own]
     start = (name, int(own.sum()), len(np.unique(life)), int(age.min()), int(age.max()))
     wholes = {WHOLE: length.whole[own], **{kind: effect for kind, effect in more.items() if np.isfinite(effect).all()}}
     replaced = [*((kind, 0) for kind in wholes), *((OBSERVATION, ticks) for ticks in length.ticks.tolist())]
-    for number, (outcome, effects) in enumerate(zip(OUTCOMES, (length.divergence, length.value), strict=True)):
-        columns = np.column_stack([*(whole[:, number] for whole in wholes.values()), effects[own]])
+    of_one = {"kl": length.divergence[own], "value": length.value[own]}
+    for number, outcome in enumerate(OUTCOMES):
+        effects = of_one.get(outcome, np.empty((int(own.sum()), 0)))  # of single observations, where they are known
+        columns = np.column_stack([*(whole[:, number] for whole in wholes.values()), effects])
         means, (low, high) = columns.mean(axis=0), _interval(columns, life)
-        for place, (kind, ticks) in enumerate(replaced):
+        for place, (kind, ticks) in enumerate(replaced[: columns.shape[1]]):
             yield MemoryUse(*start, kind, ticks, outcome, *(float(ends[place]) for ends in (means, low, high)))
 
 

@@ -173,7 +173,7 @@ def persistence_summary(persisting: Persisting, states: StudiedStates) -> dict[s
         if isinstance(length, str)
         else {
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
-            "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),
+            "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist()[:2],
         },
         "fixed_points": [_held_summary(held) for held in persisting.held],
     }  # fmt: skip

@@ -154,7 +154,7 @@ def trajectory_plane(state: np.ndarray, seed: int) -> np.ndarray:
 
 def described(dynamics: Dynamics, label: np.ndarray) -> list[dict[str, Any]]:
     """Describe behaviours as a run's summary describes clusters, given the behaviour of some ticks."""
-    counts = np.bincount(label[label >= 0], minlength=len(dynamics.shares)).tolist()
+    counts = np.bincount(label[label >= 0], minlength=len(dynamics.differences)).tolist()
     return [
         {
             "label": number, "records": counts[number], "share": counts[number] / max(1, len(label)), "effects": [],

@@ -1,6 +1,6 @@
 """Read what a run of analyze_dynamics.py found, as far as pages show it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,14 +61,13 @@ class Dynamics:
     Attributes:
         layer: a state of its memory.
         components: K.
-        weight: of the read-outs of the components, (K, U) float32.
+        layer_units: U.
         behaviour_layers: layers whose states and changes are behaviours together; most often the layer alone.
         behaviour_units: of each of them.
         mean: of their units, layer after layer, (all units,).
         spread: what deviations from it are divided by, (all units,).
         behaviours: the behaviour of each tick of the lives that the run followed.
         differences: how each behaviour differs from the others, in words, B; "" where the run does not say.
-        shares: of the labelled ticks, by behaviour, (B,).
         agreement: adjusted Rand index with behaviours found again in resampled lives, mean.
         r: Pearson's r of component i and component j some ticks earlier, (B, L, K i, K j); NaN where unknown.
         significant: whether its q is below 0.05, (B, L, K, K).
@@ -83,14 +82,13 @@ class Dynamics:
     policy: str
     layer: str
     components: tuple[Component, ...]
-    weight: np.ndarray
+    layer_units: int
     behaviour_layers: tuple[str, ...]
     behaviour_units: tuple[int, ...]
     mean: np.ndarray
     spread: np.ndarray
     behaviours: ClusterRun
     differences: tuple[str, ...]
-    shares: np.ndarray
     agreement: float
     r: np.ndarray
     significant: np.ndarray
@@ -105,7 +103,7 @@ class Dynamics:
     @property
     def units(self) -> dict[str, int]:
         """Layers that dumps must hold, and their units."""
-        return {self.layer: self.weight.shape[1], **dict(zip(self.behaviour_layers, self.behaviour_units, strict=True))}
+        return {self.layer: self.layer_units, **dict(zip(self.behaviour_layers, self.behaviour_units, strict=True))}
 
     def points(self, activations: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return scaled states whose trajectories are behaviours, (N, all units) float32, from activations by layer."""
@@ -139,13 +137,11 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     if not _fits(space, motion) or len(layers) != len(units) or sum(units) != len(space["mean"]):
         raise UserError(f"the files of {path} do not match each other: run {_SCRIPT} again")
     components = [entry for entry in summary.components if entry.component.startswith("ic_")]
-    weight = _weights(finished, [entry.component for entry in components])
     jacobian, counts = _mean_jacobians(motion)
     dynamics = Dynamics(
         path, folder, run, summary.policy, summary.layer,
-        tuple(components), weight, layers, units, space["mean"], space["spread"], behaviours,
+        tuple(components), _units(finished, components), layers, units, space["mean"], space["spread"], behaviours,
         tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
-        np.array(summary.behaviours.sizes) / max(1, sum(summary.behaviours.sizes)),
         float(np.mean(summary.behaviours.agreement)), motion["r"],
         np.nan_to_num(motion["q"], nan=1.0) < LEVEL, jacobian, counts,
     )  # fmt: skip
@@ -168,12 +164,13 @@ def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.nda
         raise UserError(f"{finished.path / file} is not as {_SCRIPT} writes it ({error}): analyse again") from None
 
 
-def _weights(finished: FinishedFiles, names: list[str]) -> np.ndarray:
+def _units(finished: FinishedFiles, components: Sequence[Component]) -> int:
+    """Return the units that the components are directions of."""
     directions = finished.directions()
-    named = [directions.named(name) for name in names]
-    if len({len(direction.weight) for direction in named}) != 1:
+    units = {len(directions.named(entry.component).weight) for entry in components}
+    if len(units) != 1:
         raise UserError(f"{finished.path} has no independent components of one layer: run {_SCRIPT} again")
-    return np.stack([direction.weight for direction in named])
+    return units.pop()
 
 
 def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -209,10 +206,10 @@ def _fits(space: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
 
 def _check(dynamics: Dynamics) -> None:
     """Refuse files that do not fit together."""
-    count, components = len(dynamics.shares), len(dynamics.components)
+    count, components = len(dynamics.differences), len(dynamics.components)
     own = dict(zip(dynamics.behaviour_layers, dynamics.behaviour_units, strict=True)).get(dynamics.layer)
     shape = dynamics.r.shape
-    if shape[0] != count or shape[2:] != (components, components) or len(dynamics.differences) != count:
+    if shape[0] != count or shape[2:] != (components, components):
         raise UserError(f"{dynamics.path / SUMMARY_FILE} and {MOTION_FILE} do not match: run {_SCRIPT} again")
-    if own not in (None, dynamics.weight.shape[1]) or max(dynamics.behaviours.clusters, default=0) >= count:
+    if own not in (None, dynamics.layer_units) or max(dynamics.behaviours.clusters, default=0) >= count:
         raise UserError(f"{dynamics.path / DIRECTIONS_FILE} and {STATES_FILE} do not match: run {_SCRIPT} again")

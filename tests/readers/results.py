@@ -199,7 +199,7 @@ def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     result = read_or_refuse(lambda: read_dynamics(folder, None), folder)
     if result is not None:
         assert result.r.shape == result.jacobian.shape == result.significant.shape
-        assert len(result.differences) == len(result.shares) == len(result.r)
+        assert len(result.differences) == len(result.r)
 
 
 DESCRIBED = {

@@ -164,6 +164,8 @@ class _Decider:
 
 
 class _Distance:
+    heads = (SimpleNamespace(name="Move.Direction"),)
+
     def __init__(self, hidden: torch.Tensor) -> None:
         self.hidden = hidden
 
@@ -205,9 +207,9 @@ def length() -> MemoryLength:
     random = np.random.default_rng(0)
     noise = random.uniform(0.5, 1.5, (LIVES * EACH, 3))
     strength = np.where(behaviour() == 1, 3.0, 1.0)
-    whole = np.stack([strength * noise[:, 0], age() * noise[:, 1]], axis=1)
-    effects = whole[:, :, None] * [0.5, 0.1]  # (n, 2, L)
-    alike, situation = np.full((len(whole), len(SITUATIONS), 2), np.nan), np.zeros((len(whole), len(SITUATIONS)), bool)
+    whole = np.stack([strength * noise[:, 0], age() * noise[:, 1], strength * noise[:, 2]], axis=1)
+    effects = whole[:, :, None] * [0.5, 0.1]  # (n, 3, L)
+    alike, situation = np.full((len(whole), len(SITUATIONS), 3), np.nan), np.zeros((len(whole), len(SITUATIONS)), bool)
     situation[:, 2] = behaviour() == 1
     situation[:, 3] = behaviour() == 0
     alike[situation[:, 2], 2] = whole[situation[:, 2]] / 2
@@ -226,7 +228,7 @@ def age() -> np.ndarray:
 def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
     uses = memory_use(length, behaviour())
     rows = {(row.group, row.outcome, row.ticks_ago): row for row in uses if row.replaced != WHOLE_ALIKE}
-    assert len(rows) == (1 + 2 + 3 + 2) * 2 * 3 and len(uses) == len(rows) + 2
+    assert len(rows) == (1 + 2 + 3 + 2) * (2 * 3 + 1) and len(uses) == len(rows) + 3
     for group, outcome, wanted in (
         ("all", "kl", 2.0), ("behaviour 0", "kl", 1.0), ("behaviour 1", "kl", 3.0), (PHASES[0], "value", 4.5),
         (PHASES[2], "value", 24.5),
@@ -248,13 +250,13 @@ def test_situations_are_compared_within_lives(length: MemoryLength) -> None:
     alone = length.life < 10  # not in combat only
     length.alike[length.situation[:, 3], 3] = length.whole[length.situation[:, 3]] / 2
     length.alike[alone, 2] = np.nan
-    kl, value = situations_compared(length)
+    kl, value, moves = situations_compared(length)
     assert kl.group == "in combat, less not in combat" and kl.outcome == "kl" and kl.lives == LIVES - 10
     assert kl.low < 1 < kl.high and kl.value == pytest.approx(1, rel=0.1) and kl.p < 1e-9
     ages = [age()[(length.life >= 10) & (behaviour() == number)].mean() / 2 for number in (0, 1)]
-    assert value.value == pytest.approx(ages[1] - ages[0], rel=0.2)
+    assert value.value == pytest.approx(ages[1] - ages[0], rel=0.2) and moves.value == pytest.approx(1, rel=0.1)
     assert {(row.group, row.p) for row in memory_use(length, behaviour()) if np.isfinite(row.p)} == {
-        (row.group, row.p) for row in (kl, value)
+        (row.group, row.p) for row in (kl, value, moves)
     }
     length.alike[length.life > 13] = np.nan
     assert not situations_compared(length), "four lives that were in both"
@@ -269,7 +271,7 @@ def test_nothing_is_said_of_situations_that_do_not_matter() -> None:
         situation[:, 0] = random.random(n) < 0.3
         situation[:, 1] = ~situation[:, 0]
         life = np.repeat(np.arange(LIVES), EACH)
-        whole = random.exponential(1 + np.arange(LIVES)[life, None] / LIVES, (n, 2))
+        whole = random.exponential(1 + np.arange(LIVES)[life, None] / LIVES, (n, 3))
         alike = np.where(situation[:, :, None], whole[:, None], np.nan)
         p += [
             row.p
@@ -277,7 +279,7 @@ def test_nothing_is_said_of_situations_that_do_not_matter() -> None:
                 MemoryLength(np.array([]), whole, whole, whole, alike, situation, life, life)
             )
         ]
-    assert len(p) == 400 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
+    assert len(p) == 600 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
 
 
 def test_few_lives_have_no_interval(length: MemoryLength) -> None:
