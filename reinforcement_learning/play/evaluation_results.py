@@ -145,9 +145,10 @@ PROVENANCE = "provenance"
 _TICKS_BETWEEN = 16
 _USUAL = EnvironmentSettings()
 _LEFT_OUT = {
-    name: getattr(_USUAL, name)
-    for name in ("view_radius", "narrow_from", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick")
-}
+    name: getattr(_USUAL, name) for name in (
+        "view_radius", "narrow_from", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick", "water",
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

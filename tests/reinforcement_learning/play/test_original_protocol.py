@@ -1,5 +1,6 @@
 """The rules of the published evaluations in the real game: masks, memories, seats, maps, ammunition."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from reinforcement_learning.play.contest import ORIGINAL_WORLDS, Contest
 from reinforcement_learning.play.evaluation_results import play_to_the_end, provenance_of
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import ROOT
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
 
@@ -88,6 +90,10 @@ def test_results_say_the_protocol_only_if_it_is_another(contest: Contest) -> Non
     usual = provenance_of(replace(contest, protocol="toolkit"), entrant, "pvp", 1, 8)
     assert "protocol" not in usual
     assert not {"flip_terrain", "ammunition_damage"} & usual["environment"].keys()
+    shipped = json.loads((ROOT / "policies" / "results" / "eval_pve_1.json").read_text())
+    recorded = shipped["start_kit_3M"]["provenance"]["environment"]
+    chosen = {name for name, value in usual["environment"].items() if value is not None}
+    assert chosen == recorded.keys(), "a setting that is new is left out where it is as it was before"
 
 
 def test_the_world_of_the_protocol(small_world: EnvironmentSettings) -> None:
