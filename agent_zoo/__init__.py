@@ -44,10 +44,17 @@ def policy_class(name: str, network: Network) -> Any:
     """Return the class of an agent's network; an agent without an `EarlierPolicy` has only `Policy`.
 
     Raises:
-        UserError: as `load`.
+        UserError: as `load`, or the agent's earlier network is gone: its `EarlierPolicy` is None.
     """
     agent = load(name)
-    return agent.Policy if network == "published" else getattr(agent, EARLIER_CLASS, agent.Policy)
+    if network == "published":
+        return agent.Policy
+    earlier = getattr(agent, EARLIER_CLASS, agent.Policy)
+    if earlier is None:
+        raise UserError(
+            f"{name}'s earlier network is gone: train it as published, with --policy.network published"
+        )
+    return earlier
 
 
 def has_earlier_network(name: str) -> bool:

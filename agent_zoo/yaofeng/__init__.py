@@ -3,4 +3,6 @@
 from agent_zoo.yaofeng.policy import Policy, Recurrent
 from agent_zoo.yaofeng.reward import RewardWrapper
 
-__all__ = ["Policy", "Recurrent", "RewardWrapper"]
+EarlierPolicy = None  # no policy has that network any more
+
+__all__ = ["EarlierPolicy", "Policy", "Recurrent", "RewardWrapper"]

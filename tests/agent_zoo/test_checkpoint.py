@@ -201,7 +201,13 @@ def test_another_file_is_refused(path: Path, damage: Callable[[Path], object], m
     assert message in check_refused(path)
 
 
-@pytest.mark.parametrize("agent", agent_zoo.names())
+def test_a_network_that_is_gone_is_refused(subject, tmp_path: Path) -> None:
+    info = replace(subject.info, agent="yaofeng", network="published")
+    save_checkpoint(tmp_path / "old.safetensors", build_policy(info), replace(info, network="earlier"))
+    assert "yaofeng's earlier network is gone" in check_refused(tmp_path / "old.safetensors")
+
+
+@pytest.mark.parametrize("agent", [name for name in agent_zoo.names() if name != "yaofeng"])
 def test_a_header_that_says_no_network_means_the_earlier_one(agent: str, subject, tmp_path: Path) -> None:
     for network, kind in (("published", "Policy"), ("earlier", "EarlierPolicy")):
         info = replace(subject.info, agent=agent, network=network)
