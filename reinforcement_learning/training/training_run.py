@@ -54,7 +54,7 @@ def train_policy(run: TrainingRun) -> None:
     check_tasks(run.settings.task, run.settings.env)
     run = replace(run, settings=replace(run.settings, task=pin_embeddings(pin_language_model(run.settings.task))))
     device = pick_device(run.settings.train.device)
-    agent_zoo.load(run.agent)
+    agent_zoo.policy_class(run.agent, run.settings.policy.network)
     agent_zoo.check_cell(run.agent, run.settings.policy.cell)
     keep_freed_memory()
     processes = join_processes(device)  # one, unless torchrun started several
