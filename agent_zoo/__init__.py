@@ -51,9 +51,7 @@ def policy_class(name: str, network: Network) -> Any:
         return agent.Policy
     earlier = getattr(agent, EARLIER_CLASS, agent.Policy)
     if earlier is None:
-        raise UserError(
-            f"{name}'s earlier network is gone: train it as published, with --policy.network published"
-        )
+        raise UserError(f"{name}'s earlier network is gone: train it as published, with --policy.network published")
     return earlier
 
 

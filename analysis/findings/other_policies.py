@@ -1,5 +1,6 @@
 """The same study of other policies: its stages and rows for each of them, as a study file of its own."""
 
+import hashlib
 import re
 import shlex
 import zlib
@@ -25,7 +26,7 @@ from analysis.findings.study_file import (
     read_study,
     read_study_file,
 )
-from common.files import make_folder, read_bytes, write_text
+from common.files import make_folder, sha256, write_text
 from common.user_error import UserError
 
 SHIPPED = Path("policies")
@@ -99,7 +100,8 @@ def write_study_of(
     )  # fmt: skip
     path = folder / f"{name}.yaml"
     contents = {template_of(path): text, path: yaml.safe_dump(asdict(written), sort_keys=False, width=110)}
-    edited = [file for file, content in contents.items() if file.exists() and read_bytes(file) != content.encode()]
+    hashes = {file: hashlib.sha256(content.encode()).hexdigest() for file, content in contents.items()}
+    edited = [file for file, own in hashes.items() if file.exists() and sha256(file) != own]
     if edited:
         say(f"{edited[0]} has been edited, or {study} has: it is kept; remove it to have it written again")
         return path
