@@ -13,7 +13,15 @@ from benchmarks.dense import DenseObservation, DensePolicy
 from tests.conftest import AGENT
 
 
-@pytest.fixture(params=[(name, network) for name in agent_zoo.names() for network in get_args(Network)], ids="-".join)
+NETWORKS = [
+    (name, network)
+    for name in agent_zoo.names()
+    for network in get_args(Network)
+    if network == "published" or agent_zoo.load(name).EarlierPolicy is not None
+]
+
+
+@pytest.fixture(params=NETWORKS, ids="-".join)
 def policy(request, layout: ObservationLayout):
     torch.manual_seed(0)
     return agent_zoo.policy_class(*request.param)(layout, hidden_size=32).double()
