@@ -12,7 +12,6 @@ from agent_zoo.observation import ObservationLayout, legal_options, pack
 from benchmarks.dense import DenseObservation, DensePolicy
 from tests.conftest import AGENT
 
-
 NETWORKS = [
     (name, network)
     for name in agent_zoo.names()
