@@ -68,7 +68,7 @@ def opened(
         for problem in problems
         if not problem.startswith(("blob:", "data:")) and "GL Driver Message" not in problem
     ]
-    assert set(faults) == {file.as_uri()}
+    assert set(faults) == {file.as_uri()}, faults
 
 
 def damaged(page_file: Path, element: str, folder: Path, left: int = 200) -> Path:
