@@ -447,6 +447,23 @@ def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Expl
     assert not page.get_by_label("Selection", exact=True).is_visible()
 
 
+def test_escape_while_a_selection_is_drawn_leaves_the_life_open(page) -> None:
+    where = page.evaluate("explorer.point(0)")
+    page.evaluate(f"location.hash = '#agent={where['agent']}&episode={where['episode']}&tick={where['tick']}'")
+    until(page, "explorer.open !== null")
+    page.get_by_label("box").check()
+    plot = page.locator("#plot .nsewdrag").bounding_box()
+    page.mouse.move(plot["x"] + 4, plot["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + 60, plot["y"] + 60, steps=4)
+    page.keyboard.press("Escape")
+    assert page.evaluate("explorer.open") is not None
+    page.mouse.up()
+    page.keyboard.press("Escape")  # before plotly, which waits for a moment, has selected
+    until(page, "explorer.open === null")
+    page.evaluate("document.getElementById('clear-selection').click()")
+
+
 def test_a_box_that_is_made_wider_selects_more(page) -> None:
     page.get_by_label("box").check()
     plot = page.locator("#plot .nsewdrag").bounding_box()

@@ -9,6 +9,7 @@ const HERE = 3;
 const PATH_POINTS = 4; // before the open tick, and as many after it
 const OUTLIERS = 0.01; // share of values at either end that the colours do not spread over
 const UNSELECTED = 0.08;
+const NOWHERE = [null]; // for a trace that shows nothing: one without points would leave the scene while plotly selects in it
 const FADED = 0.35; // numbers of clusters over a selection
 const PLOT_GROUND = "#eceef1"; // both ends of the colour scale stand out from it
 
@@ -57,7 +58,7 @@ class Embedding {
 
   traces() {
     const whatever = { marker: { opacity: 1 } }; // a selection is of points, so it must not change these
-    const over = { type: this.scatter, x: [], y: [], hoverinfo: "skip", showlegend: false, selected: whatever, unselected: whatever };
+    const over = { type: this.scatter, x: NOWHERE, y: NOWHERE, hoverinfo: "skip", showlegend: false, selected: whatever, unselected: whatever };
     return [
       {
         type: this.scatter, mode: "markers", x: this.places("x"), y: this.places("y"),
@@ -207,7 +208,7 @@ class Embedding {
     const latest = points.findLastIndex((point) => this.data.tables["point.tick"][point] <= tick);
     const near = points.slice(Math.max(0, latest - PATH_POINTS), latest + PATH_POINTS + 1);
     const shown = [points, near, points.slice(latest, latest + 1)];
-    const places = (axis) => shown.map((some) => some.map((point) => this.places(axis)[point]));
+    const places = (axis) => shown.map((some) => (some.length ? some.map((point) => this.places(axis)[point]) : NOWHERE));
     Plotly.restyle(this.div, { x: places("x"), y: places("y") }, [LIFE, PATH, HERE]);
   }
 
