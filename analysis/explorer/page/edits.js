@@ -25,9 +25,12 @@ function showEdit(edit) {
 
 /** The page of an intervention at a dose, over this one; it may run its own scripts, and reach nothing of this page. */
 function showFilm(name, page, dose) {
-  const dialog = element("dialog", { class: "film", onclose: () => dialog.remove() },
-    element("div", { class: "row" }, element("h2", {}, name), element("button", { type: "button", onclick: () => dialog.close() }, "Close")),
-    element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", name: `dose ${dose}`, srcdoc: page }));
+  const frame = element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", name: `dose ${dose}`, srcdoc: page });
+  const closed = new AbortController();
+  const dialog = element("dialog", { class: "film", onclose: () => { closed.abort(); dialog.remove(); } },
+    element("div", { class: "row" }, element("h2", {}, name), element("button", { type: "button", onclick: () => dialog.close() }, "Close")), frame);
+  // A key that is pressed in the frame is not heard here, so the page in it says so.
+  window.addEventListener("message", ({ source, data }) => { if (source === frame.contentWindow && data === "Escape") dialog.close(); }, { signal: closed.signal });
   document.body.append(dialog);
   dialog.showModal();
 }

@@ -27,7 +27,7 @@ class ComparedControls {
       "e": () => state.setOnlyDrawn(!state.onlyDrawn),
       "[": () => this.choose(state.chosen - 1),
       "]": () => this.choose(state.chosen + 1),
-      "Escape": () => state.follow(null),
+      "Escape": () => (state.followed === null ? window.parent.postMessage("Escape", "*") : state.follow(null)), // to a page around this one
     };
   }
 

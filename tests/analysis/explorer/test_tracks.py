@@ -464,6 +464,11 @@ def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
     page.locator("#quantity article").first.get_by_role("button", name="Figures and films").click()
     assert page.frame_locator("dialog iframe").locator("h1").inner_text() == "twins"
     assert page.frames[-1].evaluate("typeof byId") == "function", "scripts of this toolkit run in it"
+    page.evaluate("window.postMessage('Escape', '*')")
+    assert page.locator("dialog").count() == 1, "only the frame's own Escape counts"
+    page.frames[-1].evaluate("parent.postMessage('Escape', '*')")
+    until(page, "document.querySelector('dialog') === null")
+    page.locator("#quantity article").first.get_by_role("button", name="Figures and films").click()
     page.get_by_role("button", name="Close", exact=True).click()
     assert page.locator("dialog").count() == 0
     page.select_option("#colour-by", label="d_1")

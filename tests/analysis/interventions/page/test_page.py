@@ -231,6 +231,9 @@ def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, compared: 
     settle(page)
     assert page.evaluate("window.compared.following") is None
     assert pictures(page) == before
+    page.evaluate("window.addEventListener('message', ({ data }) => { window.heard = data; })")
+    page.keyboard.press("Escape")
+    until(page, "window.heard === 'Escape'")  # by a page around this one
 
 
 def test_the_dead_are_said_to_be_dead(page, compared: ComparedReplays) -> None:
