@@ -86,6 +86,10 @@ class SearchBox {
         kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`, act: () => state.selectCluster(label),
       })),
       ...data.maps.flatMap((map) => this.mapped(map)),
+      ...(state.simulated?.lives ?? []).map(({ begin }) => ({
+        kind: "open", text: `simulated life: agent ${tables.agent[begin]}, episode ${tables.episode[begin]}, from tick ${tables.tick[begin]}`,
+        act: () => state.set("tick", begin),
+      })),
       ...Array.from(document.querySelectorAll("#colour-by > option"), ({ text, value }) => ({
         kind: "colour by", name: text, text, act: () => state.colour(value),
       })),

@@ -188,6 +188,19 @@ def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: li
     assert page.evaluate("explorer.simulated.tick") == mine[0]
 
 
+def test_simulated_lives_are_found_by_words(page, simulated: list[Path]) -> None:
+    episode, agent, tick = starts_of(simulated[0])[-1].tolist()
+    page.fill("#find", f"simulated life agent {agent} episode {episode} tick {tick}")
+    page.locator("#matches button").first.click()
+    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    assert page.evaluate("explorer.open.episode") == episode
+    assert page.evaluate("explorer.simulated.tick") == tick
+    page.fill("#find", "simulated life")
+    listed = page.locator("#matches button").count()
+    note = page.locator("#matches .note").all_inner_texts()
+    assert listed + (int(note[0].split()[1]) if note else 0) == LIVES
+
+
 def test_lives_that_do_not_belong_here_are_refused(
     model: Path, run: Path, simulated: list[Path], features_dump: RecordedFeatures, content: Explored, tmp_path: Path
 ) -> None:
