@@ -97,17 +97,17 @@ def open_finished(path: Path, script: str = "") -> FinishedFiles:
     """Open the folder of a finished run.
 
     Args:
-        script: that writes such folders, for messages; by default the one that began the run, or that for clusters.
+        script: that writes such folders, for messages; by default that for clusters.
 
     Raises:
         UserError: there is no such folder, its run did not end, or its DONE.json is damaged.
     """
     if not (path / DONE_FILE).is_file():
-        begun_by = script or _script_of(path)
         if (path / RUN_FILE).is_file():
+            begun_by = script or "the script that began it"
             raise UserError(f"{path} is not a finished run: let {begun_by} end, or repeat it")
         state = "is not a finished run" if path.exists() else "does not exist"
-        raise UserError(f"{path} {state}: give a folder that {begun_by} wrote")
+        raise UserError(f"{path} {state}: give a folder that {script or 'analyze_activations.py'} wrote")
     done: Any = read_small_json(path / DONE_FILE)
     try:
         return FinishedFiles(path, {str(name): str(proof["sha256"]) for name, proof in done["files"].items()})
@@ -133,14 +133,6 @@ def finished_beside(run: Path, script: str, file: str, dump_sha256: str) -> list
         if made_from == dump_sha256:
             folders.append(path)
     return folders
-
-
-def _script_of(path: Path) -> str:
-    usual = "analyze_activations.py"
-    if not (path / RUN_FILE).is_file():
-        return usual
-    described: Any = read_small_json(path / RUN_FILE)
-    return str(described.get("script", usual)) if isinstance(described, dict) else usual
 
 
 def _first_fault(error: ValidationError) -> str:

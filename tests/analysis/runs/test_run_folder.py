@@ -1,6 +1,5 @@
 """A run's folder is claimed once, holds a complete run or none, no pickle, and no more records than it was told to."""
 
-import json
 import os
 import platform
 import subprocess
@@ -92,18 +91,11 @@ def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
             pytest.fail("the block must not run")
 
 
-@pytest.mark.parametrize(
-    ("described", "script"),
-    [(None, "analyze_activations.py"), ({}, "analyze_activations.py"), ({"script": "simulate.py"}, "simulate.py")],
-)
-def test_a_run_that_did_not_end_is_of_the_script_that_began_it(
-    tmp_path: Path, described: dict[str, str] | None, script: str
-) -> None:
-    """Its run.json says which."""
-    if described is not None:
-        (tmp_path / RUN_FILE).write_text(json.dumps(described))
-    what_to_do = "give a folder that" if described is None else "let"
-    assert_refuses(f"is not a finished run: {what_to_do} {script}", open_finished, tmp_path)
+def test_folders_of_no_run_and_of_one_that_did_not_end_are_refused(tmp_path: Path) -> None:
+    assert_refuses("is not a finished run: give a folder that analyze_activations.py wrote", open_finished, tmp_path)
+    (tmp_path / RUN_FILE).write_text("{}")
+    assert_refuses("is not a finished run: let the script that began it end", open_finished, tmp_path)
+    assert_refuses("is not a finished run: let saliency.py end", open_finished, tmp_path, "saliency.py")
 
 
 def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
