@@ -18,7 +18,8 @@ SIDE = 15
 """Side of the view in tiles; the agent stands in the middle."""
 
 _REACH = SIDE // 2
-_LARGEST_MAP = 1 << 12
+_FARTHEST = 1 << 12
+"""Rows and columns that a view may be from the corner of the map. Simulated agents may leave the map."""
 
 
 def view_facts() -> dict[str, Any]:
@@ -31,11 +32,11 @@ def view_tables(seen: Observed) -> dict[str, np.ndarray]:
     """Return the views of T ticks, which are ordered by life.
 
     Returns:
-        `view.row` and `view.col`: position of the view's first tile, (T,). `view.tiles`: materials, (T, 225) uint8,
-        encoded by `_changes`. And `entity_tables`.
+        `view.row` and `view.col`: position of the view's first tile, below 0 beyond the map, (T,). `view.tiles`:
+        materials, (T, 225) uint8, encoded by `_changes`. And `entity_tables`.
 
     Raises:
-        UserError: a view is not 15 x 15 tiles of known materials, or lies outside any map.
+        UserError: a view is not 15 x 15 tiles of known materials, or lies far outside any map.
     """
     first = _first_tiles(seen.records)
     return {
@@ -88,7 +89,7 @@ def _first_tiles(records: Records) -> np.ndarray:
     whole = (row == row[:, :1] + place // SIDE).all() and (col == col[:, :1] + place % SIDE).all()
     known = (material >= 0).all() and (material < len(MATERIALS)).all()
     first = np.stack(positions(records), axis=1).astype(np.int64) - _REACH
-    if not (whole and known and (first >= 0).all() and (first < _LARGEST_MAP).all()):
+    if not (whole and known and (np.abs(first) < _FARTHEST).all()):
         raise UserError(
             f"the dump's views are not {SIDE} x {SIDE} tiles of the game's {len(MATERIALS)} materials, so they cannot "
             "be drawn: extract it again"
@@ -104,8 +105,11 @@ def _changes(records: Records, first: np.ndarray) -> np.ndarray:
     """
     views = records.tile[:, :, TILE_COLUMNS.index("material")].astype(np.uint8).reshape(-1, SIDE, SIDE)
     changes = np.empty_like(views)
-    worlds = {episode: np.zeros(first.max(axis=0) + SIDE, np.uint8) for episode in np.unique(records.episode).tolist()}
-    for i, ((row, col), episode) in enumerate(zip(first.tolist(), records.episode.tolist(), strict=True)):
+    corner = first.min(axis=0, initial=0)
+    size = first.max(axis=0, initial=0) - corner + SIDE
+    worlds = {episode: np.zeros(size, np.uint8) for episode in np.unique(records.episode).tolist()}
+    places = (first - corner).tolist()
+    for i, ((row, col), episode) in enumerate(zip(places, records.episode.tolist(), strict=True)):
         seen = worlds[episode][row : row + SIDE, col : col + SIDE]
         np.bitwise_xor(views[i], seen, out=changes[i])
         seen[:] = views[i]

@@ -43,17 +43,20 @@ class ExplorerData extends RecordedTicks {
   unfoldViews() {
     const { "view.tiles": views, "view.row": row, "view.col": col, episode } = this.tables;
     const { side } = this.facts;
-    const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
-    const [width, height] = [most(col) + side, most(row) + side];
-    const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(width * height)]));
+    // Simulated agents may leave the map, so rows and columns may be below 0.
+    const [top, left, bottom, right] = [[Math.min, row], [Math.min, col], [Math.max, row], [Math.max, col]].map(
+      ([end, values]) => values.reduce((one, other) => end(one, other), 0),
+    );
+    const width = right - left + side, size = width * (bottom - top + side);
+    const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(size)]));
     for (let tick = 0; tick < episode.length; tick++) {
       const world = worlds.get(episode[tick]);
       for (let tile = 0; tile < side * side; tile++) {
-        const place = (row[tick] + Math.floor(tile / side)) * width + col[tick] + (tile % side);
+        const place = (row[tick] - top + Math.floor(tile / side)) * width + col[tick] - left + (tile % side);
         world[place] = views[tick * side * side + tile] ^= world[place];
       }
     }
-    this.worlds = new Map(Array.from(worlds, ([episode, tiles]) => [episode, { width, height, tiles }]));
+    this.worlds = new Map(Array.from(worlds, ([episode, tiles]) => [episode, { top, left, width, tiles }]));
     return views;
   }
 

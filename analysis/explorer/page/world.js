@@ -56,14 +56,14 @@ class WorldPane {
   /** What is known of an episode's map, a pixel a tile, and its first row and column; what nobody saw is void. */
   ground(episode) {
     if (!this.grounds.has(episode)) {
-      const { width, tiles } = this.data.worlds.get(episode);
+      const { top, left, width, tiles } = this.data.worlds.get(episode);
       const seen = Array.from(tiles.keys()).filter((place) => tiles[place]);
       const [rows, cols] = [ends(seen.map((place) => Math.floor(place / width))), ends(seen.map((place) => place % width))];
-      const side = 1 + Math.max(rows[1] - rows[0], cols[1] - cols[0]), corner = { row: rows[0], col: cols[0] };
+      const side = 1 + Math.max(rows[1] - rows[0], cols[1] - cols[0]), corner = { row: rows[0] + top, col: cols[0] + left };
       const picture = element("canvas", { width: side, height: side }), context = picture.getContext("2d");
       for (const place of seen) {
         context.fillStyle = this.data.facts.materials[tiles[place]].colour;
-        context.fillRect((place % width) - corner.col, Math.floor(place / width) - corner.row, 1, 1);
+        context.fillRect((place % width) - cols[0], Math.floor(place / width) - rows[0], 1, 1);
       }
       this.grounds.set(episode, { picture, corner });
     }

@@ -10,15 +10,18 @@ import pytest
 from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
-from activation_store.schema import STARTS
+from activation_store.schema import STARTS, TILE_COLUMNS
 from analysis.explorer.base import cluster_base
 from analysis.explorer.content import Explored, explored
+from analysis.explorer.page.page import explorer_page
 from analysis.explorer.simulated import is_simulated, read_simulated
 from analysis.explorer.tracks import open_further, read_further
+from analysis.features.observed import Observed
+from analysis.position import POSITION_COLUMNS, positions
 from analysis.runs.finished_run import read_run
 from tests.analysis.explorer.conftest import READY, quiet
 from tests.analysis.interventions.play.directions import unit
-from tests.browser import opened, until
+from tests.browser import opened, settle, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
 from tests.planted_run import planted_run
 from tests.recorded_features import RecordedFeatures
@@ -133,6 +136,33 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
     page.select_option("#simulation", label="none")
     until(page, "!document.getElementById('timeline').data.some(({name}) => name === 'value, simulated')")
     assert page.evaluate("explorer.simulated") is None and page.locator("#simulated-views .card").count() == 0
+
+
+BEYOND = 70
+"""Tiles that simulated agents are moved by, to where they see what is far to the north and west of the map."""
+
+
+def test_agents_that_left_the_map_are_drawn_too(
+    browser, content: Explored, simulated: list[Path], tmp_path: Path
+) -> None:
+    first, *others = content.simulated
+    records = first.seen.records
+    tile = records.tile.copy()
+    tile[:, :, [TILE_COLUMNS.index(axis) for axis in POSITION_COLUMNS]] -= BEYOND
+    columns = {**records.columns, **{axis: records.columns[axis] - BEYOND for axis in POSITION_COLUMNS}}
+    gone = replace(first, seen=Observed(replace(records, tile=tile, columns=columns), first.seen.metadata))
+    assert min(axis.min() for axis in positions(gone.seen.records)) < 0
+    shown = []
+    for lives in (first, gone):
+        (tmp_path / "e.html").write_text(explorer_page(replace(content, simulated=[lives, *others])))
+        with opened(browser, tmp_path / "e.html", READY, 1600, 1000) as page:
+            open_life(page, simulated)
+            settle(page)
+            world = page.evaluate("document.querySelector('#world canvas').toDataURL()")
+            shown.append((page.evaluate("explorer.open"), world, page.evaluate("explorer.simulated")))
+    assert shown[0][:2] == shown[1][:2], "what was recorded"
+    there, away = (simulated_there for _, _, simulated_there in shown)
+    assert away == {**there, **{axis: there[axis] - BEYOND for axis in POSITION_COLUMNS}}
 
 
 @pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=str)
