@@ -284,8 +284,8 @@ class WorldNetwork(nn.Module):
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
-                than the mean of all moves, and tiles that were in view follow the game's rules, so that what is
-                predicted of them does not drift when predictions follow from predictions.
+                than the mean of all moves, nobody walks where nobody can, and tiles that were in view follow the game's
+                rules, so that what is predicted of them does not drift when predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
         rules, ruled = self.rules, decided and self.follows_rules
@@ -298,6 +298,8 @@ class WorldNetwork(nn.Module):
         planes = before.planes()
         near = planes[:, : self.shape.materials + len(KINDS), self.centre].flatten(1)
         move = self.say_move(torch.cat([whole, action, near], dim=1))
+        if ruled:
+            move = move.masked_fill(rules.blocked(before), -torch.inf)
         moved = move.softmax(dim=1)
         if decided:
             certain = functional.one_hot(move.argmax(dim=1), len(MOVES)).to(moved.dtype)
@@ -329,7 +331,7 @@ class WorldNetwork(nn.Module):
         tiles, terrain = material.softmax(dim=1), moved_terrain(before.terrain, move.argmax(dim=1))
         if ruled:
             seen = view_of(terrain).flatten(1).unsqueeze(1) != UNKNOWN
-            tiles = torch.where(seen, rules.respawned(ground.flatten(2)), tiles)
+            tiles = rules.stood_on(torch.where(seen, rules.respawned(ground.flatten(2)), tiles))
         scene = SoftScene(
             tiles, kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved), types,
             items * (1 - types[:, :, :1]), legal.sigmoid(),

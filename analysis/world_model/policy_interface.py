@@ -12,7 +12,9 @@ from torch.nn import functional
 from agent_zoo.network_parts.layers import ENTITY_SCALES, NPC_TYPE
 from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from analysis.world_model.scene import KINDS, Rows, SoftScene, cells, legal_heads, own_columns
+from analysis.features.choices import STEPS
+from analysis.world_model.rules import Rules
+from analysis.world_model.scene import KINDS, MOVES, Rows, SoftScene, cells, legal_heads, own_columns
 
 ENTITIES = 32
 """The policy is shown the most probable entities, at most so many besides itself."""
@@ -47,7 +49,7 @@ def imagined_view(
         kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
         decided: whether the likeliest entities, as many as are expected in all, are there for sure and no others, with
             the gradients of the probabilities. What may stand anywhere is otherwise spread over more tiles than the
-            policy is shown.
+            policy is shown. Moves are as legal as the ground makes them.
     """
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
@@ -70,6 +72,8 @@ def imagined_view(
         presence, attackable = (
             soft + (sure.float() - soft.detach()) for soft, sure in ((presence, there), (attackable, near))
         )
+        walkable = Rules.of_game().walkable(scene)[:, [MOVES.index(step) for step in STEPS.values()]]
+        legal["Move.Direction"] = torch.cat([walkable, legal["Move.Direction"][:, len(STEPS) :]], dim=1)
     nobody = (1 - attackable).prod(dim=1, keepdim=True)  # the game permits no peace where there is a target
     legal["Attack.Target"] = torch.cat([torch.zeros(agents, 1), attackable, nobody], dim=1)
     entity = SoftRows(

@@ -31,6 +31,8 @@ from analysis.world_model.scene import (
 
 _ROUNDING = 1e-4
 """Shares are float32."""
+_LEAST = 1e-6
+"""Probability below which nothing can be made of the materials of a tile."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Rules:
     harvested_materials: Mapping[int, int]  # material -> what it becomes once an agent stands on it
     fished: tuple[int, int]  # of fish and of what it becomes once an agent stands beside it
     respawn: Mapping[int, tuple[int, float]]  # harvested material -> what comes back in a tick, its probability
+    impassable: tuple[int, ...]  # materials that nobody can walk on
 
     @staticmethod
     @functools.cache
@@ -75,6 +78,7 @@ class Rules:
             material.Foilage.index, material.Water.index, {kind.index: kind.deplete.index for kind in underfoot},
             (material.Fish.index, material.Fish.deplete.index),
             {kind.deplete.index: (kind.index, probability) for kind, probability in respawn.items()},
+            tuple(sorted(kind.index for kind in material.Impassible)),
         )  # fmt: skip
 
     def next_scene(
@@ -123,6 +127,27 @@ class Rules:
         certain = (ground[:, middle] == self.foliage, (ground[:, beside] == self.water).any(dim=1))
         eats, drinks = (sure + soft - soft.detach() for sure, soft in zip(certain, likely, strict=True))
         return eats, drinks
+
+    def walkable(self, scene: SoftScene) -> torch.Tensor:
+        """Return the probability that agents can walk to where each of `MOVES` leads, (B, moves)."""
+        middle, beside = _around(scene)
+        return 1 - scene.material[:, list(self.impassable)].sum(dim=1)[:, [middle, *beside]]
+
+    def blocked(self, scene: SoftScene) -> torch.Tensor:
+        """Return which of `MOVES` lead to ground that has been in view and that nobody can walk on, (B, moves)."""
+        _, beside = _around(scene)
+        walls = torch.isin(view_of(scene.terrain).flatten(1)[:, beside], torch.tensor(self.impassable))
+        return torch.cat([torch.zeros_like(walls[:, :1]), walls], dim=1)  # staying is always possible
+
+    def stood_on(self, material: torch.Tensor) -> torch.Tensor:
+        """Return probabilities of materials, (B, materials, V), given that an agent stands in the middle."""
+        middle, possible = material.shape[2] // 2, torch.ones(material.shape[1])
+        possible[list(self.impassable)] = 0
+        here = material[:, :, middle] * possible
+        total = here.sum(dim=1, keepdim=True)
+        # Where nothing is possible, the agent was there before the rules were followed.
+        here = torch.where(total > _LEAST, here / total.clamp(min=_LEAST), material[:, :, middle])
+        return torch.cat([material[:, :, :middle], here.unsqueeze(2), material[:, :, middle + 1 :]], dim=2)
 
     def body_levels(self, levels: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
         """Return the distributions of health, food and water after a tick.
@@ -187,7 +212,7 @@ class Rules:
 
 
 def _around(scene: SoftScene) -> tuple[int, list[int]]:
-    """Return the agent's tile in the view, and the four beside it."""
+    """Return the agent's tile in the view, and the four beside it, in the order of `MOVES`."""
     side = isqrt(scene.material.shape[2])
     middle = side // 2 * side + side // 2
     return middle, [middle - side, middle + side, middle - 1, middle + 1]

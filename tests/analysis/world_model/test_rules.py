@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from activation_store.schema import METADATA_FILE
+from analysis.features.choices import STEPS
 from analysis.world_model import network
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.network import spread_levels
@@ -19,13 +20,14 @@ from analysis.world_model.scene import (
     SceneShape,
     SoftScene,
     displacement,
+    legal_heads,
     unknown_terrain,
     vital_columns,
     with_view,
 )
 from analysis.world_model.windows import CONTEXT
 
-WATER, GRASS, SCRUB, FOLIAGE, SLAG, ORE, FISH = 1, 2, 3, 4, 6, 7, 15
+VOID, WATER, GRASS, SCRUB, FOLIAGE, STONE, SLAG, ORE, FISH = 0, 1, 2, 3, 4, 5, 6, 7, 15
 SIDE, MIDDLE = 5, 12
 STAY, NORTH, SOUTH = 0, MOVES.index((-1, 0)), MOVES.index((1, 0))
 VITALS = [0, 1, 2]
@@ -137,6 +139,51 @@ def test_terrain_comes_back_as_it_was_and_the_place_follows_from_the_move(rules:
     assert FOLIAGE not in ground(away) and away.own[0, 3] < start.own[0, 3]
     back = after(rules, away, SOUTH)
     assert ground(back)[20] == FOLIAGE and torch.allclose(back.own[0, 3:], start.own[0, 3:])
+
+
+WALLS = {MIDDLE: WATER, MIDDLE - SIDE: STONE, MIDDLE + SIDE: ORE, MIDDLE - 1: VOID, MIDDLE + 1: WATER}
+
+
+def test_nobody_walks_on_water_stone_or_beyond_the_map(rules: Rules) -> None:
+    walled = scene((1, 1, 1), WALLS)
+    blocked = {MOVES[number] for number in rules.blocked(walled)[0].nonzero()[:, 0].tolist()}
+    assert blocked == {(-1, 0), (0, -1), (0, 1)}, "whoever stands in water may stay"
+    assert not rules.blocked(replace(walled, terrain=unknown_terrain(1, SIDE))).any(), "it is not known"
+    assert rules.walkable(walled)[0].tolist() == [MOVES[number] == (1, 0) for number in range(len(MOVES))]
+    halves = replace(walled, material=(walled.material + scene((1, 1, 1)).material) / 2)
+    assert rules.walkable(halves)[0].tolist() == pytest.approx([0.5, 0.5, 1, 0.5, 0.5])
+
+
+def test_ground_on_which_an_agent_stands_is_none_of_these(rules: Rules) -> None:
+    unsure = torch.zeros(3, 16, SIDE * SIDE)
+    unsure[:, WATER], unsure[:, GRASS], unsure[:, ORE] = 0.5, 0.3, 0.2
+    unsure[1, :, MIDDLE] = functional.one_hot(torch.tensor(WATER), 16)  # as where a simulation begins in water
+    unsure[2, :, MIDDLE] = functional.one_hot(torch.tensor(ORE), 16)
+    here = rules.stood_on(unsure)
+    wanted = torch.zeros(16)
+    wanted[GRASS], wanted[ORE] = 0.6, 0.4
+    torch.testing.assert_close(here[0, :, MIDDLE], wanted)
+    assert torch.equal(here[1:, :, MIDDLE], unsure[1:, :, MIDDLE])
+    elsewhere = torch.arange(SIDE * SIDE) != MIDDLE
+    assert torch.equal(here[:, :, elsewhere], unsure[:, :, elsewhere])
+
+
+def test_nobody_in_real_lives_walks_there_and_moves_are_legal_elsewhere(rules: Rules, recorded) -> None:
+    layout, blocked, walked = recorded.info.layout, 0, 0
+    for windows in recorded.windows():
+        last, (_, now) = windows.last_given(layout.materials), windows.at(CONTEXT - 1)
+        moved = displacement(windows.where[:, CONTEXT - 1], windows.where[:, CONTEXT])
+        walls = rules.blocked(last)
+        assert not walls.gather(1, moved.unsqueeze(1)).any()
+        walkable = rules.walkable(last)[:, [MOVES.index(step) for step in STEPS.values()]]
+        heads = legal_heads(layout)
+        legal = dict(
+            zip([head.name for head in heads], now.legal.split([head.size for head in heads], dim=1), strict=True)
+        )
+        assert torch.equal(legal["Move.Direction"][:, : len(STEPS)], walkable), "the game's own mask"
+        blocked += int(walls.sum())
+        walked += int(moved.count_nonzero())
+    assert blocked > 20 and walked > 20
 
 
 def test_food_and_water_of_real_lives_follow_them(rules: Rules, recorded) -> None:
