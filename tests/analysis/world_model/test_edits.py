@@ -90,8 +90,9 @@ def test_a_planted_value_is_found_in_the_table(model, start, recorded) -> None:
 
 
 def test_the_way_of_a_life_is_where_it_ended_less_where_it_began(model, start) -> None:
-    """All lives are planted to go south in each tick, whatever the policy wants."""
+    """All lives are planted to go south in each tick, whatever the policy wants and whatever is in the way."""
     model = copy.deepcopy(model)
+    model.network.follows_rules = False
     with torch.no_grad():
         model.network.say_move[-1].bias[MOVES.index((1, 0))] = 1e3
     ticks = simulated(model, start, None)
