@@ -140,6 +140,8 @@ def imagine(
     mean, deviation = model.stats.reward
     for tick in range(ticks):
         scene, seen = shown(scene, tick) if shown else (scene, scene)
+        if not soft:
+            seen = model.weighed(seen)
         view = imagined_view(seen, model.stats.kind_means, start.around, model.layout, decided=not soft)
         made = edits if until is None or tick < until else None
         if made:
@@ -163,8 +165,8 @@ def imagine(
         following_state = WorldState(hidden, prior.exp().flatten(1) if soft else drawn(prior, generator))
         following = network.decode(following_state, scene, action, decided=not soft)
         yield ImaginedTick(
-            scene, view, choices, options, action, memory, dict(layers), state, mean + deviation * following.reward,
-            following.end.sigmoid(), following,
+            replace(scene, kinds=seen.kinds), view, choices, options, action, memory, dict(layers), state,
+            mean + deviation * following.reward, following.end.sigmoid(), following,
         )  # fmt: skip
         state, scene = following_state, replace(following.scene, health=following.scene.health.clamp(0, 1))
 

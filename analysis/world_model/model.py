@@ -1,7 +1,7 @@
 """A world model in one file: its own weights, what it measured on its training records, and its policy."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ from analysis.world_model.scene import (
     MOVES,
     VITAL_LEVELS,
     SceneShape,
+    SoftScene,
     displacement,
     own_columns,
     vital_columns,
     vital_levels,
 )
+from analysis.world_model.sightings import Sightings
 from analysis.world_model.windows import Windows
 from common.array_files import Kind, read_tensors, write_tensors
 from common.user_error import UserError
@@ -177,6 +179,15 @@ class WorldModel:
     policy: RecurrentPolicy
     info: CheckpointInfo
     stats: Statistics
+    sightings: Sightings | None = None  # None before the end of training, and in models of earlier versions
+
+    def weighed(self, scene: SoftScene) -> SoftScene:
+        """Return predicted scenes as a simulation shows them to the policy, see `Sightings.weighed`."""
+        return self.sightings.weighed(scene) if self.sightings else scene
+
+    def drifted(self, scene: SoftScene) -> SoftScene:
+        """Return what the rules say with others where they have drifted to, see `Sightings.drifted`."""
+        return self.sightings.drifted(scene) if self.sightings else scene
 
     @property
     def layout(self) -> ObservationLayout:
@@ -205,6 +216,8 @@ def save_model(path: Path, model: WorldModel, origin: Origin) -> None:
     arrays = {f"network/{name}": array for name, array in as_arrays(model.network.state_dict()).items()}
     arrays |= {f"policy/{name}": array for name, array in as_arrays(model.policy.state_dict()).items()}
     arrays |= {f"statistics/{name}": array for name, array in model.stats.arrays().items()}
+    if model.sightings:
+        arrays |= {f"sightings/{name}": array for name, array in model.sightings.arrays().items()}
     text = {
         "format_version": FORMAT_VERSION, "origin": asdict(origin), "policy": model.info.to_header(),
         "sizes": asdict(model.network.sizes), "bottleneck": model.network.kind,
@@ -234,6 +247,8 @@ def load_model(path: Path) -> tuple[WorldModel, Origin]:
         stats = Statistics.of_arrays(_part(arrays, "statistics"))
         model = build(policy.eval(), info, stats, Sizes(**header["sizes"]), header["bottleneck"])
         model.network.load_state_dict(as_tensors(_part(arrays, "network")))
+        if sightings := _part(arrays, "sightings"):
+            model = replace(model, sightings=Sightings.of_arrays(sightings))
     except (orjson.JSONDecodeError, RuntimeError, TypeError, ValueError, LookupError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
         raise UserError(f"{path} does not fit this version's world model ({reason}): train it again") from None

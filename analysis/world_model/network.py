@@ -40,6 +40,7 @@ from analysis.world_model.scene import (
     SceneShape,
     SoftScene,
     framed,
+    later,
     moved_terrain,
     shift,
     view_of,
@@ -335,7 +336,8 @@ class WorldNetwork(nn.Module):
         scene = SoftScene(
             tiles, kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved), types,
             items * (1 - types[:, :, :1]), legal.sigmoid(),
-            (with_seen if ruled else with_view)(terrain, tiles.argmax(dim=1)),
+            (with_seen if ruled else with_view)(terrain, tiles.argmax(dim=1)), before.seen,
+            later(before.since, move.argmax(dim=1)),
         )  # fmt: skip
         return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
 

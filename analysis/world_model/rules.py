@@ -22,6 +22,7 @@ from analysis.world_model.scene import (
     UNKNOWN,
     SoftScene,
     framed,
+    later,
     moved_terrain,
     shift,
     view_of,
@@ -112,6 +113,7 @@ class Rules:
         return replace(
             scene, material=material, kinds=others[:, :-2], health=others[:, -2], target=others[:, -1], own=own,
             terrain=with_seen(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
+            since=later(scene.since, moved),
         )  # fmt: skip
 
     def meals(self, scene: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:

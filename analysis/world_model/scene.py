@@ -56,7 +56,8 @@ class Scene(Rows):
         return SoftScene(
             functional.one_hot(self.material, materials).float().transpose(1, 2), self.kinds, self.health, self.target,
             self.own, functional.one_hot(self.item_type, ITEM_TYPES).float(), self.items, self.legal,
-            with_view(unknown_terrain(len(self), isqrt(self.material.shape[1])), self.material),
+            with_view(unknown_terrain(len(self), isqrt(self.material.shape[1])), self.material), self.kinds,
+            torch.zeros(len(self), 3, dtype=torch.int64),
         )  # fmt: skip
 
 
@@ -75,6 +76,8 @@ class SoftScene(Rows):
     # terrain: the most probable material of each tile in view, and of those beyond that were in view before, around the
     # agent, (B, S, S) int8; `UNKNOWN` where it never was
     terrain: torch.Tensor
+    seen: torch.Tensor  # `kinds` of the last real view, (B, kinds, V)
+    since: torch.Tensor  # ticks since then, and rows and columns walked, (B, 3) int64; -1 ticks if there was none
 
     def planes(self) -> torch.Tensor:
         """Return everything about tiles, (B, materials + kinds + 2, V)."""
@@ -132,7 +135,7 @@ class SceneShape:
         return SoftScene(
             zeros(self.materials, view), zeros(len(KINDS), view), zeros(view), zeros(view), zeros(self.own),
             zeros(self.slots, ITEM_TYPES), zeros(self.slots, self.item), zeros(self.legal),
-            unknown_terrain(ticks, self.side),
+            unknown_terrain(ticks, self.side), zeros(len(KINDS), view), torch.tensor([[-1, 0, 0]]).repeat(ticks, 1),
         )  # fmt: skip
 
 
@@ -284,6 +287,12 @@ def moved_terrain(terrain: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
     wide = functional.pad(terrain, (1, 1, 1, 1), value=UNKNOWN)
     parts = torch.stack([wide[:, 1 + row : 1 + row + size, 1 + column : 1 + column + size] for row, column in MOVES])
     return parts[moved, torch.arange(len(terrain))]
+
+
+def later(since: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+    """Return `SoftScene.since`, (B, 3), a tick and a move, (B,) int64, later."""
+    steps = torch.tensor([(1, *move) for move in MOVES])[moved]
+    return torch.where(since[:, :1] < 0, since, since + steps)
 
 
 def with_view(terrain: torch.Tensor, material: torch.Tensor) -> torch.Tensor:

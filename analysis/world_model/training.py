@@ -25,6 +25,7 @@ from analysis.runs.run_folder import write_figure
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
 from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
+from analysis.world_model.sightings import fit_sightings
 from analysis.world_model.unroll import Unrolled, unroll
 from analysis.world_model.windows import (
     Windows,
@@ -275,6 +276,11 @@ def train_world_model(settings: WorldSettings, policy: RecurrentPolicy, info: Ch
         _train(training, lambda epoch: batches(origin.train, settings.seed + epoch), tests, console)
         if processes.leads:
             draw_curves(folder / METRICS_FILE, folder / CURVES_FILE)
+            model.network.eval()
+            with step(console, "fitting how others drift"):
+                some = itertools.islice(batches(origin.train, settings.seed), _MEASURED)
+                sightings = fit_sightings(model.network, some, torch.Generator().manual_seed(settings.seed))
+            model = replace(model, sightings=sightings)
             save_model(folder / MODEL_FILE, model, replace(origin, records=training.progress.records))
             (folder / STATE_FILE).unlink()
             console.print(_headline(folder / METRICS_FILE), highlight=False, markup=False)

@@ -172,12 +172,13 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         body = network.vitals if network.sees_body else []
         ruled = rules.next_scene(rivals.ruled, moved, body, network.position)
         shown = partial(imagined_view, kind_means=model.stats.kind_means, layout=model.layout, decided=True)
-        seen_by_rules = shown(ruled, around=windows.around.take(left))
+        seen_by_rules = shown(model.drifted(ruled), around=windows.around.take(left))
         rivals = Rivals(copied, ruled, soft_tick(model.policy, seen_by_rules.observation, rivals.memory)[1])
-        view = shown(scene, around=windows.around.take(left.repeat_interleave(COURSES)))
+        expected = model.weighed(scene)
+        view = shown(expected, around=windows.around.take(left.repeat_interleave(COURSES)))
         choices, memory = soft_tick(model.policy, view.observation, memory)
         real_memory, (_, real) = windows.memory(tick, left), windows.at(tick)
-        predicted = _mean_scene(scene)
+        predicted = _mean_scene(expected)
         predicted = replace(predicted, own=predicted.own.index_copy(1, torch.tensor(network.vitals), vitals))
         policy = {name: _mixed(choices.log_probabilities[name]) for name in POLICY_HEADS}
         now = {
@@ -185,7 +186,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
             "episode": windows.identity[left, 0].numpy(),
         }  # fmt: skip
         side = partial(_side, now, real, real_memory, own_heads(real_memory, real), network.vitals)
-        kept = {"copy": (copied, frozen_memory.take(left)), "rules": (ruled, rivals.memory)}
+        kept = {"copy": (copied, frozen_memory.take(left)), "rules": (model.drifted(ruled), rivals.memory)}
         others = {name: side(shown, own.cell[-1], own_heads(own, real)) for name, (shown, own) in kept.items()}
         yield Errors(side(predicted, _mean(memory.cell[-1]), policy), others, ended, _confidence(predicted, real))
 
@@ -224,8 +225,10 @@ def _mixed(log_probabilities: torch.Tensor) -> torch.Tensor:
 
 def _mean_scene(scene: SoftScene) -> SoftScene:
     """Return mean probabilities and numbers over the courses of each window."""
-    parts = {name: _mean(array) for name, array in vars(scene).items() if name != "terrain"}
-    return SoftScene(**parts, terrain=scene.terrain[::COURSES])
+    same = ("terrain", "seen", "since")  # as in the first course
+    return SoftScene(
+        **{name: array[::COURSES] if name in same else _mean(array) for name, array in vars(scene).items()}
+    )
 
 
 def concatenated(parts: Iterable[Differences]) -> Differences:
@@ -252,7 +255,7 @@ def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:
     rest = shift(planes[:, materials:], one_hot).flatten(2)
     return SoftScene(
         material, rest[:, :-2], rest[:, -2], rest[:, -1], scene.own, scene.item_type, scene.items, scene.legal,
-        scene.terrain,
+        scene.terrain, scene.seen, scene.since,
     )  # fmt: skip
 
 
