@@ -51,6 +51,11 @@ def intervened(features_dump, directions, small_world, tmp_path_factory: pytest.
     return folder
 
 
+def test_a_trained_model_knows_how_others_drift(trained) -> None:
+    model, _ = load_model(trained / MODEL_FILE)
+    assert model.sightings is not None and model.sightings.kernel.any()
+
+
 @pytest.mark.slow
 def test_edits_are_validated_by_those_in_the_game(trained, features_dump, intervened, tmp_path: Path) -> None:
     done = run_well(

@@ -47,14 +47,15 @@ class Sightings:
 
     def drifted(self, scene: SoftScene) -> SoftScene:
         """Return scenes with others where they have drifted to since they were last seen, whatever is predicted."""
-        return self._by_age(scene, lambda age, some: self._drift(age, some))
+        return self._by_age(scene, lambda age, some: self.drift(age, last_seen(some, REACH)))
 
     def weighed(self, scene: SoftScene) -> SoftScene:
         """Return scenes with others where both the drift and what is predicted lead one to expect them."""
 
         def both(age: int, some: SoftScene) -> torch.Tensor:
             own, other, constant = self.weights[age].unsqueeze(2).unbind(1)  # (kinds, 1) each
-            return (own * _logit(some.kinds) + other * _logit(self._drift(age, some)) + constant).sigmoid()
+            drift = self.drift(age, last_seen(some, REACH))
+            return (own * _logit(some.kinds) + other * _logit(drift) + constant).sigmoid()
 
         return self._by_age(scene, both)
 
@@ -67,9 +68,13 @@ class Sightings:
                 kinds = kinds.index_copy(0, here, expected(_age(ticks), scene.take(here)))
         return replace(scene, kinds=kinds)
 
-    def _drift(self, age: int, scene: SoftScene) -> torch.Tensor:
-        """Probabilities of the drift alone, (B, kinds, V)."""
-        seen = last_seen(scene, REACH)  # (B, kinds, side + 2 REACH, ...)
+    def drift(self, age: int, seen: torch.Tensor) -> torch.Tensor:
+        """Return the probabilities of the drift alone, (B, kinds, V).
+
+        Args:
+            age: place in the tables.
+            seen: as `last_seen` returns it, with a frame of `REACH`.
+        """
         near = functional.conv2d(seen, self.kernel[age].unsqueeze(1), groups=len(KINDS))
         return (near + self.base[age].view(-1, 1, 1)).clamp(_LEAST, 1 - _LEAST).flatten(2)
 
@@ -106,30 +111,28 @@ def _logit(probabilities: torch.Tensor) -> torch.Tensor:
 def fit_sightings(network: WorldNetwork, batches: Iterable[Windows], generator: torch.Generator) -> Sightings:
     """Fit them to what came after recorded ticks, and to what a network predicts from these.
 
-    Kernels are fitted by least squares, weights by logistic regression.
+    Kernels are fitted by least squares, weights by logistic regression. Windows may be of any length; what they do not
+    reach is as two ticks before.
     """
-    parts: list[list[tuple[SoftScene, torch.Tensor]]] = [[] for _ in range(LONGEST)]
+    parts: list[list[tuple[torch.Tensor, ...]]] = [[] for _ in range(LONGEST)]
     for windows in batches:
-        for age, pair in enumerate(_predicted(network, windows, generator)):
-            parts[age].append(pair)
+        for age, (scene, real) in enumerate(_predicted(network, windows, generator)):
+            parts[age].append((last_seen(scene, REACH), scene.kinds, real))
     shape = (LONGEST, len(KINDS))
     fitted = Sightings(
         torch.zeros(*shape, _WIDTH, _WIDTH), torch.zeros(shape), torch.tensor([1.0, 0, 0]).repeat(*shape, 1)
     )
-    for age, pairs in enumerate(parts):
-        if not pairs:  # no window is as long
-            for whole in vars(fitted).values():
-                whole[age] = whole[age - 2]
+    for age, ticks in enumerate(parts):
+        if not ticks:  # no window is as long
+            for table in vars(fitted).values():
+                table[age] = table[age - 2]
             continue
-        scenes = [scene for scene, _ in pairs]
-        real = torch.cat([kinds for _, kinds in pairs])  # (B, kinds, V)
-        seen = torch.cat([last_seen(scene, REACH) for scene in scenes])
+        seen, predicted, real = (torch.cat(part) for part in zip(*ticks, strict=True))
         for kind in range(len(KINDS)):
             fitted.kernel[age, kind], fitted.base[age, kind] = _kernel(seen[:, kind], real[:, kind])
-        drift = torch.cat([fitted._drift(age, scene) for scene in scenes])
-        own = torch.cat([scene.kinds for scene in scenes])
+        drift = fitted.drift(age, seen)
         for kind in range(len(KINDS)):
-            fitted.weights[age, kind] = _weights(own[:, kind], drift[:, kind], real[:, kind])
+            fitted.weights[age, kind] = _weights(predicted[:, kind], drift[:, kind], real[:, kind])
     return fitted
 
 
