@@ -49,7 +49,7 @@ def imagined_view(
         kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
         decided: whether the likeliest entities, as many as are expected in all, are there for sure and no others, with
             the gradients of the probabilities. What may stand anywhere is otherwise spread over more tiles than the
-            policy is shown. Moves are as legal as the ground makes them.
+            policy is shown. Moves are as legal as the ground makes them, and who is in reach can be attacked.
     """
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
@@ -57,9 +57,9 @@ def imagined_view(
     column = {name: index for index, name in enumerate(own_columns(layout))}
     values = kind_means[kind].clone()  # (B, R, columns)
     reach = side // 2
-    offsets = torch.stack([cell // side - reach, cell % side - reach], dim=-1) / ENTITY_SCALES["row"]  # (B, R, 2)
+    offsets = torch.stack([cell // side - reach, cell % side - reach], dim=-1)  # (B, R, 2)
     where = [column["row"], column["col"]]
-    values[:, :, where] = scene.own[:, None, where] + offsets
+    values[:, :, where] = scene.own[:, None, where] + offsets / ENTITY_SCALES["row"]
     values[:, :, column["health"]] = scene.health.gather(1, cell)
     first_kind = NPC_TYPE.count - len(KINDS)
     category = functional.one_hot(kind + first_kind, NPC_TYPE.count).float()
@@ -68,7 +68,7 @@ def imagined_view(
     attackable = torch.minimum(scene.target.gather(1, cell), presence)
     if decided:
         there = torch.arange(presence.shape[1]) < scene.kinds.sum(dim=(1, 2)).round().unsqueeze(1)
-        near = there & (attackable > presence / 2)
+        near = there & _in_reach(kind, offsets, scene.own[:, column["time_alive"]])
         presence, attackable = (
             soft + (sure.float() - soft.detach()) for soft, sure in ((presence, there), (attackable, near))
         )
@@ -87,6 +87,13 @@ def imagined_view(
         legal=legal,
     )  # fmt: skip
     return ImaginedView(observation, kind, cell)
+
+
+def _in_reach(kind: torch.Tensor, offsets: torch.Tensor, time_alive: torch.Tensor) -> torch.Tensor:
+    """Return whether others can be attacked, (B, R), by kind and offsets, (B, R, 2). Players are of one age."""
+    rules = Rules.of_game()
+    young = (time_alive * ENTITY_SCALES["time_alive"]).round() < rules.immunity
+    return (offsets.abs().amax(dim=2) <= rules.reach) & ~((kind == KINDS.index("player")) & young.unsqueeze(1))
 
 
 def _players(agents: int, player: int) -> torch.Tensor:

@@ -52,6 +52,8 @@ class Rules:
     fished: tuple[int, int]  # of fish and of what it becomes once an agent stands beside it
     respawn: Mapping[int, tuple[int, float]]  # harvested material -> what comes back in a tick, its probability
     impassable: tuple[int, ...]  # materials that nobody can walk on
+    reach: int  # tiles at which others can be attacked, also diagonally
+    immunity: int  # ticks of their lives in which players cannot be attacked
 
     @staticmethod
     @functools.cache
@@ -61,7 +63,7 @@ class Rules:
         Args:
             food_regrowth: how many times as fast as usual foliage comes back in a world.
         """
-        from nmmo.core.config import Profession, Resource
+        from nmmo.core.config import Combat, Profession, Resource
         from nmmo.lib import material
 
         full = Resource.RESOURCE_BASE
@@ -79,7 +81,8 @@ class Rules:
             material.Foilage.index, material.Water.index, {kind.index: kind.deplete.index for kind in underfoot},
             (material.Fish.index, material.Fish.deplete.index),
             {kind.deplete.index: (kind.index, probability) for kind, probability in respawn.items()},
-            tuple(sorted(kind.index for kind in material.Impassible)),
+            tuple(sorted(kind.index for kind in material.Impassible)), Combat.COMBAT_RANGE_REACH,
+            Combat.COMBAT_SPAWN_IMMUNITY,
         )  # fmt: skip
 
     def next_scene(

@@ -14,6 +14,7 @@ from analysis.features.choices import STEPS
 from analysis.world_model import network
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.network import spread_levels
+from analysis.world_model.policy_interface import _in_reach
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (
     MOVES,
@@ -21,6 +22,7 @@ from analysis.world_model.scene import (
     SoftScene,
     displacement,
     legal_heads,
+    own_columns,
     unknown_terrain,
     vital_columns,
     with_view,
@@ -184,6 +186,20 @@ def test_nobody_in_real_lives_walks_there_and_moves_are_legal_elsewhere(rules: R
         blocked += int(walls.sum())
         walked += int(moved.count_nonzero())
     assert blocked > 20 and walked > 20
+
+
+def test_whom_agents_of_real_lives_can_attack_follows_from_kind_place_and_age(recorded) -> None:
+    layout, attacked, spared = recorded.info.layout, 0, 0
+    cells, time_alive = torch.arange(layout.tiles), own_columns(layout).index("time_alive")
+    offsets = torch.stack([cells // layout.view_side, cells % layout.view_side], dim=1) - layout.view_side // 2
+    for windows in recorded.windows():
+        scenes = windows.scene
+        alone = scenes.kinds.sum(dim=1) == 1  # tiles with others of one kind
+        reach = _in_reach(scenes.kinds.argmax(dim=1), offsets.expand(len(scenes), -1, -1), scenes.own[:, time_alive])
+        assert torch.equal(reach[alone], scenes.target[alone] > 0), "the game's own mask"
+        attacked += int(reach[alone].sum())
+        spared += int((~reach[alone]).sum())
+    assert attacked > 20 and spared > 20
 
 
 def test_food_and_water_of_real_lives_follow_them(rules: Rules, recorded) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from agent_zoo.network_parts.layers import ENTITY_SCALES
 from agent_zoo.network_parts.soft_observation import softened
 from agent_zoo.observation import PackedObservation, legal_options, pack
 from analysis.world_model.policy_interface import (
@@ -86,24 +87,28 @@ def test_entities_can_be_attacked_where_the_game_says_so(real, layout) -> None:
     assert (result <= targets.float()).all() or (result[result > targets] - targets[result > targets]).max() <= 3
 
 
-def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(real, layout) -> None:
-    """Two are expected. Of the two likeliest one can be attacked; a third, which can be, is not there."""
+@pytest.mark.parametrize(("age", "spared"), [(20, False), (19, True)])
+def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(real, layout, age: int, spared: bool) -> None:
+    """Two are expected. Of the two likeliest one is in reach; a third, which is too, is not there."""
     scene = scene_of(real, layout).soft(layout.materials).take(torch.zeros(1, dtype=torch.int64))
-    kinds, target = torch.zeros_like(scene.kinds), torch.zeros_like(scene.target)
-    kinds[0, 0, [3, 7, 9]] = torch.tensor([0.9, 0.8, 0.4])
-    target[0, [7, 9]] = torch.tensor([0.5, 0.4])
+    kinds, target, middle = torch.zeros_like(scene.kinds), torch.zeros_like(scene.target), layout.tiles // 2
+    places = [middle + 4, middle - 3, middle + 1]
+    kinds[0, 0, places] = torch.tensor([0.9, 0.8, 0.4])
+    target[0, places[1:]] = torch.tensor([0.5, 0.4])
     kinds.requires_grad_()
+    own = scene.own.clone()
+    own[0, own_columns(layout).index("time_alive")] = age / ENTITY_SCALES["time_alive"]
     around = Surroundings(real.market, real.task).take(torch.zeros(1, dtype=torch.int64))
-    given = (replace(scene, kinds=kinds, target=target), means(layout), around, layout)
+    given = (replace(scene, kinds=kinds, target=target, own=own), means(layout), around, layout)
     view, soft = (imagined_view(*given, decided=decided) for decided in (True, False))
-    assert view.cell[0, :3].tolist() == [3, 7, 9]
+    assert view.cell[0, :3].tolist() == places
     assert view.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 1, 1, 0, 0])
     assert soft.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 0.9, 0.8, 0.4, 0])
     legal, softly = (shown.observation.legal["Attack.Target"][0] for shown in (view, soft))
-    assert legal[[1, 2, 3, -1]].tolist() == pytest.approx([0, 1, 0, 0], abs=1e-6)
+    assert legal[[1, 2, 3, -1]].tolist() == pytest.approx([0, 1 - spared, 0, int(spared)], abs=1e-6)
     assert softly[[1, 2, 3, -1]].tolist() == pytest.approx([0, 0.5, 0.4, 0.5 * 0.6])
     (slope,) = torch.autograd.grad(view.observation.entity.presence.sum(), kinds)
-    assert (slope[0, 0, [3, 7, 9]] == 1).all(), "gradients are those of the probabilities"
+    assert (slope[0, 0, places] == 1).all(), "gradients are those of the probabilities"
 
 
 def test_recorded_and_imagined_actions_have_one_code(real, layout) -> None:
