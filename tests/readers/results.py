@@ -209,7 +209,7 @@ DESCRIBED = {
 }
 
 
-@reader("activation_store.index:_json", "analysis.runs.finished_files:_script_of", "compare_runs:other_runs", cases=150)
+@reader("activation_store.index:_json", "compare_runs:other_runs", cases=150)
 def descriptions(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Files by which folders of results say what they hold: a list of them never fails, and names what is damaged."""
     name = data.draw(st.sampled_from(sorted(DESCRIBED)))
