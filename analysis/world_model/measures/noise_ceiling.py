@@ -117,7 +117,8 @@ def differences(
             "horizon": np.full(len(there), tick - CONTEXT + 1), "life": life_numbers(windows, there),
             "episode": windows.identity[there, 0].numpy(),
             **scene_errors(other.soft(layout.materials), real, vitals),
-            "memory": cosine(other_memory.cell[-1], memory), "policy": policy_kl(own, others_own),
+            "reward": (windows.reward - others.reward)[there, tick - 1].square().numpy(),
+            "memory": cosine(other_memory.cell[-1], memory), **policy_kl(own, others_own),
         }  # fmt: skip
 
 

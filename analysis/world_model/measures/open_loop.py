@@ -34,13 +34,23 @@ from analysis.world_model.windows import CONTEXT, Windows
 
 POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
 """Heads whose probabilities are compared; the options of others are rows, which simulated views do not share."""
-HIGHER_IS_BETTER = {"tiles": True, "entities": True, "vitals": False, "memory": True, "policy": False}
+HIGHER_IS_BETTER = {
+    "tiles": True, "entities": True, "vitals": False, "inventory": True, "reward": False, "memory": True,
+    "policy": False, **dict.fromkeys(POLICY_HEADS, False),
+}  # fmt: skip
 """What is measured: share of tiles that are right, F1 of entities, mean error of health, food and water in points,
-cosine of the policy's cell state with the recorded one, KL of the recorded policy from the imagined one in nats."""
+share of inventory slots that are right, squared error of the reward, cosine of the policy's cell state with the
+recorded one, KL of the recorded policy from the imagined one in nats, and that of each head."""
+
+
+Differences = dict[str, np.ndarray]
+"""How one course of some lives differs from the recorded one, at each of P ticks: each measure, (P,), or of entities
+(P, 3), right, found and real; and `horizon` (ticks after the last one that both share), `life` and `episode`, (P,)
+int64."""
 
 
 def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[str, np.ndarray]:
-    """Return the errors of what is seen: of tiles and vitals (P,), of entities (P, 3): right, found and real.
+    """Return the errors of what is seen: of tiles, vitals and items (P,), of entities (P, 3): right, found and real.
 
     Args:
         vitals: places of health, food and water among the own columns.
@@ -49,7 +59,9 @@ def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[s
     there, wanted = likeliest(predicted.kinds.flatten(1)), real.kinds.flatten(1) > 0
     counts = [mask.sum(dim=1).float() for mask in (there & wanted, there, wanted)]
     vital = 100 * (predicted.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
-    return {"tiles": right.numpy(), "entities": torch.stack(counts, dim=1).numpy(), "vitals": vital.numpy()}
+    slots = (predicted.item_type.argmax(dim=2) == real.item_type).float().mean(dim=1)
+    errors = {"tiles": right, "entities": torch.stack(counts, dim=1), "vitals": vital, "inventory": slots}
+    return {name: error.numpy() for name, error in errors.items()}
 
 
 def cosine(predicted: torch.Tensor, real: MemoryState) -> np.ndarray:
@@ -71,13 +83,14 @@ def head_log_probabilities(
     }
 
 
-def policy_kl(wanted: Mapping[str, torch.Tensor], predicted: Mapping[str, torch.Tensor]) -> np.ndarray:
-    """KL of one policy's log-probabilities, by head, from another's, summed over the heads of the first, (P,)."""
-    parts = [
-        (log_probability.exp() * (log_probability - predicted[name]).clamp(-1e3, 1e3)).sum(dim=1)
+def policy_kl(wanted: Mapping[str, torch.Tensor], predicted: Mapping[str, torch.Tensor]) -> Differences:
+    """Return the KL of one policy's log-probabilities, by head, from another's, and the sum over heads, (P,) each."""
+    parts = {
+        name: (log_probability.exp() * (log_probability - predicted[name]).clamp(-1e3, 1e3)).sum(dim=1)
         for name, log_probability in wanted.items()
-    ]
-    return torch.stack(parts).sum(dim=0).numpy()
+    }
+    parts["policy"] = torch.stack(list(parts.values())).sum(dim=0)
+    return {name: part.numpy() for name, part in parts.items()}
 
 
 def compared(units: Units, name: str, mine: np.ndarray, other: np.ndarray) -> tuple[Estimate, Estimate, Estimate]:
@@ -108,12 +121,6 @@ def _better(difference: Estimate, name: str) -> Estimate:
 RIVALS = ("copy", "rules")
 COURSES = 8
 """Courses of latent states that a prediction is the mean of."""
-
-
-Differences = dict[str, np.ndarray]
-"""How one course of some lives differs from the recorded one, at each of P ticks: each measure, (P,), or of entities
-(P, 3), right, found and real; and `horizon` (ticks after the last one that both share), `life` and `episode`, (P,)
-int64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +171,8 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         (seen,) = there.nonzero(as_tuple=True)
         left, rivals, state, scene, memory = _kept(seen, left, rivals, state, prediction.scene, memory)
         vitals = median(_mean(prediction.vitals[_courses_of(seen)].softmax(dim=2)))
+        mean, deviation = model.stats.reward
+        foreseen = mean + deviation * _mean(prediction.reward[_courses_of(seen)])
         if not len(seen):
             yield Errors({}, {}, ended, np.zeros((10, 3)))
             return
@@ -185,19 +194,27 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
             "horizon": np.full(len(left), tick - CONTEXT + 1), "life": life_numbers(windows, left),
             "episode": windows.identity[left, 0].numpy(),
         }  # fmt: skip
-        side = partial(_side, now, real, real_memory, own_heads(real_memory, real), network.vitals)
-        kept = {"copy": (copied, frozen_memory.take(left)), "rules": (model.drifted(ruled), rivals.memory)}
-        others = {name: side(shown, own.cell[-1], own_heads(own, real)) for name, (shown, own) in kept.items()}
-        yield Errors(side(predicted, _mean(memory.cell[-1]), policy), others, ended, _confidence(predicted, real))
+        paid = windows.reward[left, tick - 1]
+        side = partial(_side, now, real, paid, real_memory, own_heads(real_memory, real), network.vitals)
+        kept = {
+            "copy": (copied, windows.reward[left, CONTEXT - 2], frozen_memory.take(left)),
+            "rules": (model.drifted(ruled), mean.expand(len(left)), rivals.memory),
+        }
+        others = {
+            name: side(shown, reward, own.cell[-1], own_heads(own, real)) for name, (shown, reward, own) in kept.items()
+        }
+        mine = side(predicted, foreseen, _mean(memory.cell[-1]), policy)
+        yield Errors(mine, others, ended, _confidence(predicted, real))
 
 
 def _side(
-    now: Differences, real: Scene, memory: MemoryState, wanted: Mapping[str, torch.Tensor], vitals: list[int],
-    shown: SoftScene, cell: torch.Tensor, decided: Mapping[str, torch.Tensor],
+    now: Differences, real: Scene, paid: torch.Tensor, memory: MemoryState, wanted: Mapping[str, torch.Tensor],
+    vitals: list[int], shown: SoftScene, reward: torch.Tensor, cell: torch.Tensor,
+    decided: Mapping[str, torch.Tensor],
 ) -> Differences:  # fmt: skip
-    """Return how scenes, cell states and decisions of one side differ from the recorded ones of a tick."""
-    measured = {"memory": cosine(cell, memory), "policy": policy_kl(wanted, decided)}
-    return {**now, **scene_errors(shown, real, vitals), **measured}
+    """Return how scenes, rewards, cell states and decisions of one side differ from the recorded ones of a tick."""
+    measured = {"memory": cosine(cell, memory), "reward": (reward - paid).square().numpy()}
+    return {**now, **scene_errors(shown, real, vitals), **measured, **policy_kl(wanted, decided)}
 
 
 def _kept(

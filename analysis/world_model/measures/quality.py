@@ -19,7 +19,7 @@ from analysis.world_model.measures.noise_ceiling import OtherDice
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import columns_of, write_table
-from analysis.world_model.scene import VITALS
+from analysis.world_model.scene import KINDS, VITALS
 from analysis.world_model.windows import CONTEXT, Windows
 from common.files import write_json
 from common.user_error import UserError
@@ -56,7 +56,7 @@ class Quality:
 
     rows: list[QualityRow]
     end_auroc: float  # of the end of lives, NaN if none ended
-    end_brier: float  # mean squared error of its probability
+    end_brier: float  # mean squared error of its probability; that of the share of ends alone is share * (1 - share)
     end_share: float  # of predicted ticks that had ended
     # calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
     # the number of tiles, (10, 3)
@@ -74,7 +74,7 @@ OTHER_DICE_FILE = "other_dice.tsv"
 HORIZONS_SHOWN = (1, 4, 8, 16)
 BATCH = 64
 MOST_BATCHES = 20
-_LABELS = {
+_DRAWN = {
     "tiles": "share of tiles that are right", "entities": "entities, F1", "vitals": "error of vitals (points)",
     "memory": "cosine with the recorded memory", "policy": "KL of the policy (nats)",
 }  # fmt: skip
@@ -130,7 +130,7 @@ def draw_quality(quality: Quality, target: Path) -> None:
     with style():
         figure = new_figure(12, 6.5)
         panels = figure.subplots(2, 3).flatten()
-        for panel, name in zip(panels, HIGHER_IS_BETTER, strict=False):
+        for panel, (name, label_of_values) in zip(panels, _DRAWN.items(), strict=False):
             for rival, (label, line) in _RIVAL_LINES.items():
                 rows = [row for row in quality.rows if (row.measure, row.rival) == (name, rival)]
                 ticks = [row.horizon for row in rows]
@@ -140,9 +140,9 @@ def draw_quality(quality: Quality, target: Path) -> None:
             low, high = [row.model.low for row in rows], [row.model.high for row in rows]
             panel.fill_between(ticks, low, high, color=colour, alpha=0.2)
             _other_dice(panel, [row for row in quality.other_dice if row.measure == name])
-            panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
+            panel.set(xlabel="ticks after the last one seen", ylabel=label_of_values)
             panel.legend()
-        calibration = panels[len(HIGHER_IS_BETTER)]
+        calibration = panels[len(_DRAWN)]
         filled = quality.calibration[:, 2] > 0
         calibration.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
         calibration.plot(quality.calibration[filled, 0], quality.calibration[filled, 1], marker="o", markersize=4)
@@ -173,6 +173,11 @@ def headline(quality: Quality) -> str:
                 f"{ceiling.measure} after {ceiling.horizon} ticks: at least {closed.value:.0%} ({closed.low:.0%} to "
                 f"{closed.high:.0%}) of the way from the rules to the best possible prediction"
             )
+    by_share = quality.end_share * (1 - quality.end_share)
+    lines.append(
+        f"end of lives: squared error of its probability {quality.end_brier:.5f}, of their share alone {by_share:.5f}, "
+        f"area under the ROC curve {quality.end_auroc:.2f}"
+    )
     for row in quality.rows:
         if row.horizon in HORIZONS_SHOWN:
             numbers = f"{row.model.value:.3f}, {row.rival} {row.other:.3f}"
@@ -219,13 +224,14 @@ def _lives_compared(
         for tick in range(CONTEXT - 1, windows.ticks):
             there, scene = windows.at(tick)
             if len(there):
-                _count(real, windows.action[there, tick], scene.own[:, model.network.vitals])
+                _count(real, windows.action[there, tick], scene.own[:, model.network.vitals], scene.kinds)
         full = windows.lengths == windows.ticks
         cells.append(windows.cell[full, -1, -1])
         start = informed_start(model, windows, generator)
         alive = torch.ones(len(start), dtype=torch.bool)
         for imagined in imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator):
-            _count(simulated, imagined.action[alive], imagined.scene.own[alive][:, model.network.vitals])
+            shown = imagined.scene.take(alive.nonzero()[:, 0])
+            _count(simulated, imagined.action[alive], shown.own[:, model.network.vitals], shown.kinds)
             last = imagined.memory.cell[-1][alive]
             alive &= torch.rand(len(start), generator=generator) >= imagined.end
         imagined_cells.append(last)
@@ -234,12 +240,19 @@ def _lives_compared(
     return behaviours, _distances(torch.cat(cells).numpy(), torch.cat(imagined_cells).numpy(), seed)
 
 
-def _count(sums: Counter[str], action: torch.Tensor, vitals: torch.Tensor) -> None:
-    """Add up what agents do and their vitals, given codes of actions, (B, size), and vitals, (B, 3)."""
+def _count(sums: Counter[str], action: torch.Tensor, vitals: torch.Tensor, kinds: torch.Tensor) -> None:
+    """Add up what agents do, their vitals and whom they see.
+
+    Args:
+        action: codes, (B, size).
+        vitals: (B, 3).
+        kinds: probability that a tile holds another of each kind, (B, kinds, V).
+    """
     names = ("moves north", "moves south", "moves east", "moves west", "stays")
     quantities = {name: action[:, place] for place, name in enumerate(names)}
     quantities["trades or gives"] = (action[:, -4:] > 0.5).any(dim=1).float()
     quantities["attacks"] = (action[:, -10:-6].sum(dim=1) > 0.5).float()
+    quantities |= {f"{name}s in view": kinds[:, place].sum(dim=1) for place, name in enumerate(KINDS)}
     quantities |= {f"mean {name}": 100 * vitals[:, place] for place, name in enumerate(VITALS)}
     for name, values in quantities.items():
         sums[name] += float(values.sum())  # type: ignore[assignment]

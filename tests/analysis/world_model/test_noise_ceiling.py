@@ -17,13 +17,14 @@ from analysis.world_model.measures.noise_ceiling import (
     measure_other_dice,
 )
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Differences, concatenated, joined, open_loop
+from analysis.world_model.model import WorldModel
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
 from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, play_branches, recorded_contest
 
 AFTER = 4
 PLAN = BranchPlan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LSTM_HIDDEN, LSTM_CELL))
-NO_DIFFERENCE = {"tiles": 1, "entities": 1, "vitals": 0, "memory": 1, "policy": 0}
+NO_DIFFERENCE = dict.fromkeys(HIGHER_IS_BETTER, 0) | dict.fromkeys(("tiles", "entities", "inventory", "memory"), 1)
 
 Play = Callable[[BranchPlan], list[Branch]]
 
@@ -112,10 +113,30 @@ def changed(records: Records, tick: int, agent: int) -> Records:
     kept = (records.entity.owner != row) | (values[:, 0] == agent)
     counts[row] = 1
     rows = replace(records.entity, values=values[kept], offsets=np.concatenate([[0], np.cumsum(counts)]))
-    return replace(records, tile=tile, entity=rows)
+    reward = records.reward.copy()
+    reward[(records.step == tick - 1) & (records.agent_id == agent)] += 3
+    return replace(records, tile=tile, entity=rows, reward=reward)
 
 
 FOOD = 13
+
+
+def test_rivals_keep_the_items_and_are_paid_the_last_reward_or_the_mean(model: WorldModel, recorded) -> None:
+    (windows, *_) = recorded.windows()
+    windows = replace(windows, reward=torch.randn(windows.reward.shape, generator=torch.Generator().manual_seed(1)))
+    first = concatenated(part.rivals["rules"] for part in open_loop(model, windows, 0) if part.model)
+    copied = concatenated(part.rivals["copy"] for part in open_loop(model, windows, 0) if part.model)
+    there, real = windows.at(CONTEXT)
+    mean, last = model.stats.reward[0], windows.reward[there, CONTEXT - 2]
+    paid = windows.reward[there, CONTEXT - 1]
+    next_tick = first["horizon"] == 1
+    np.testing.assert_allclose(first["reward"][next_tick], (mean - paid).square(), rtol=1e-5)
+    np.testing.assert_allclose(copied["reward"][next_tick], (last - paid).square(), rtol=1e-5)
+    before = windows.at(CONTEXT - 1)[1].take(torch.isin(windows.at(CONTEXT - 1)[0], there).nonzero()[:, 0])
+    kept = (before.item_type == real.item_type).float().mean(dim=1)
+    np.testing.assert_allclose(copied["inventory"][next_tick], kept)
+    heads = sum(first[name] for name in ("Move.Direction", "Attack.Style"))
+    np.testing.assert_allclose(first["policy"], heads, rtol=1e-5, atol=1e-6)
 
 
 def test_planted_differences_are_found_where_they_are(recorded, branches: list[Branch]) -> None:
@@ -129,7 +150,8 @@ def test_planted_differences_are_found_where_they_are(recorded, branches: list[B
     assert result["vitals"][here] == pytest.approx(14 / 3, abs=1e-4)
     right, there, wanted = result["entities"][here][0]
     assert right == there == 0 < wanted
-    for name in ("tiles", "vitals", "memory", "policy"):
+    assert result["reward"][here] == pytest.approx(9, rel=1e-4), "paid for what the tick before did"
+    for name in set(NO_DIFFERENCE) - {"entities"}:
         assert result[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
 
 
