@@ -27,7 +27,10 @@ def verdicts(measure: str, rival: str) -> list[int]:
 def test_its_quality_is_what_the_documentation_says() -> None:
     better = [1] * 16
     assert all(verdicts(measure, "copy") == better for measure in ("tiles", "vitals", "memory", "policy", "entities"))
-    assert all(verdicts(measure, "rules") == better for measure in ("vitals", "memory", "policy"))
+    assert all(verdicts(measure, "rules") == better for measure in ("vitals", "memory", "policy", "reward"))
+    assert verdicts("Attack.Style", "rules") == better
+    assert verdicts("Move.Direction", "rules") == [1, 0] + [1] * 5 + [0] + [1] * 8
+    assert verdicts("inventory", "rules") == [0] * 3 + [-1] * 2 + [0] * 11
     assert verdicts("tiles", "rules") == [0] * 7 + [1] * 9
     assert verdicts("entities", "rules") == [1, 0] + [1] * 14
 
