@@ -42,8 +42,17 @@ class Sightings:
 
     @staticmethod
     def of_arrays(arrays: dict[str, np.ndarray]) -> "Sightings":
-        """Rebuild from `arrays`."""
-        return Sightings(**{field.name: torch.from_numpy(arrays[field.name].copy()) for field in fields(Sightings)})
+        """Rebuild from `arrays`.
+
+        Raises:
+            LookupError: one is missing.
+            ValueError: one has another shape.
+        """
+        tables = {field.name: torch.from_numpy(arrays[field.name].copy()) for field in fields(Sightings)}
+        for name, table in _no_drift().items():
+            if tables[name].shape != table.shape:
+                raise ValueError(f"sightings/{name} has the shape {tuple(tables[name].shape)}")
+        return Sightings(**tables)
 
     def drifted(self, scene: SoftScene) -> SoftScene:
         """Return scenes with others where they have drifted to since they were last seen, whatever is predicted."""
@@ -77,6 +86,13 @@ class Sightings:
         """
         near = functional.conv2d(seen, self.kernel[age].unsqueeze(1), groups=len(KINDS))
         return (near + self.base[age].view(-1, 1, 1)).clamp(_LEAST, 1 - _LEAST).flatten(2)
+
+
+def _no_drift() -> dict[str, torch.Tensor]:
+    """Return tables by which what a network predicts stays as it is."""
+    shape = (LONGEST, len(KINDS))
+    weights = torch.tensor([1.0, 0, 0]).repeat(*shape, 1)
+    return {"kernel": torch.zeros(*shape, _WIDTH, _WIDTH), "base": torch.zeros(shape), "weights": weights}
 
 
 def _age(ticks: int) -> int:
@@ -118,10 +134,7 @@ def fit_sightings(network: WorldNetwork, batches: Iterable[Windows], generator: 
     for windows in batches:
         for age, (scene, real) in enumerate(_predicted(network, windows, generator)):
             parts[age].append((last_seen(scene, REACH), scene.kinds, real))
-    shape = (LONGEST, len(KINDS))
-    fitted = Sightings(
-        torch.zeros(*shape, _WIDTH, _WIDTH), torch.zeros(shape), torch.tensor([1.0, 0, 0]).repeat(*shape, 1)
-    )
+    fitted = Sightings(**_no_drift())
     for age, ticks in enumerate(parts):
         if not ticks:  # no window is as long
             for table in vars(fitted).values():

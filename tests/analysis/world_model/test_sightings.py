@@ -13,6 +13,7 @@ from analysis.world_model.model import WorldModel, load_model, save_model
 from analysis.world_model.scene import KINDS, MOVES, SceneShape, SoftScene, later
 from analysis.world_model.sightings import LONGEST, REACH, Sightings, fit_sightings, last_seen
 from tests.analysis.world_model.conftest import HORIZON, Recorded
+from tests.command import assert_refuses
 
 SIDE, EPISODES = 9, 60
 EAST, NORTH = MOVES.index((0, 1)), MOVES.index((-1, 0))
@@ -141,6 +142,9 @@ def test_they_are_kept_with_the_model_and_models_without_them_can_be_read(
         torch.equal(one, other)
         for one, other in zip(vars(again.sightings).values(), vars(anything()).values(), strict=True)
     )
+    bent = replace(anything(), base=torch.zeros(3, 3))
+    save_model(tmp_path / "bent", replace(model, sightings=bent), origin)
+    assert_refuses(r"sightings/base has the shape \(3, 3\)", load_model, tmp_path / "bent")
     save_model(tmp_path / "without", replace(model, sightings=None), origin)
     older, _ = load_model(tmp_path / "without")
     guess = scene(somebody(4, 3))
