@@ -11,7 +11,9 @@ import simulate
 from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
+from analysis.runs.run_folder import RunFolder
 from analysis.world_model.findings import PARTS
+from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER
 from analysis.world_model.model import load_model
 from analysis.world_model.options import MODEL_FILE
 from analysis.world_model.scene import VITALS
@@ -109,6 +111,9 @@ def test_other_runs_are_not_validated(trained, features_dump, intervened, direct
     command = ["simulate.py", "validate", "-n", 5, "--dump", features_dump.dump, trained]
     assert_refused(run_here(*command), "name folders of finished runs of intervene.py")
     assert_refused(run_here(*command, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
+    with RunFolder(tmp_path / "other", {"arguments": {}}) as other:
+        other.save_text("text", "of another script")
+    assert_refused(run_here(*command, tmp_path / "other"), "is no run of intervene.py")
     assert_refused(run_here(*command, intervened, intervened), "twice")
     assert_refused(run_here(*command, intervened, "--ticks", 4), "--ticks is 4: must be 5 to 1024")
     assert_refused(run_here(*command, intervened, "--edit", "clear"), "--edit does nothing with validate")
@@ -299,12 +304,12 @@ def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, 
     done = run_well("simulate.py", "quality", trained, "--ticks", 4, "--other-dice", 6, *where)
     assert "memory after 4 ticks with other dice:" in done.stdout and "best possible" in done.stdout
     rows = {(row["measure"], int(row["horizon"])): row for row in rows_of(trained / "quality" / "other_dice.tsv")}
-    assert {measure for measure, _ in rows} == {"tiles", "entities", "vitals", "memory", "policy"}
+    assert {measure for measure, _ in rows} == set(HIGHER_IS_BETTER)
     for (measure, _), row in rows.items():
         best = {"tiles": 1, "vitals": 0, "memory": 1}.get(measure, np.nan)
         half = (float(row["other"]) + best) / 2
         assert float(row["bound"]) == pytest.approx(half, nan_ok=True) and 1 <= int(row["ticks"]) <= 6
-        sign = -1 if measure in ("vitals", "policy") else 1
+        sign = 1 if HIGHER_IS_BETTER[measure] else -1
         difference = sign * (float(row["model"]) - float(row["other"]))
         assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
     assert float(rows["memory", 4]["other"]) < 1, "the others did something else"

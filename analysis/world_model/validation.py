@@ -125,10 +125,12 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
     """Read a finished run of intervene.py.
 
     Raises:
-        UserError: the run is unfinished or damaged, edited another policy, made an edit that simulations cannot make,
-            or lacks what is compared.
+        UserError: the run is another script's, unfinished or damaged, edited another policy, made an edit that
+            simulations cannot make, or lacks what is compared.
     """
     finished = open_finished(folder, "intervene.py")
+    if LIVES_FILE not in finished:
+        raise UserError(f"{folder} is no run of intervene.py: give folders that it wrote")
     run = finished.description()
     if run.input.get("policy") != policy_sha256:
         raise UserError(f"{folder} edited another policy than {policy} in the world model: give runs on that one")
