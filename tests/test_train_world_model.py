@@ -12,6 +12,8 @@ import pytest
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
+from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER
+from analysis.world_model.scene import KINDS
 from common.files import sha256
 from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.fuzz import as_pipe
@@ -175,13 +177,12 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
     assert not (folder / "other_dice.tsv").exists()
     assert (folder / "quality.png").stat().st_size > 10_000
     rows = rows_of(folder / "open_loop.tsv")
-    measures, rivals = ("tiles", "entities", "vitals", "memory", "policy"), ("copy", "rules")
     assert sorted((row["measure"], int(row["horizon"]), row["rival"]) for row in rows) == sorted(
-        itertools.product(measures, range(1, 5), rivals)
+        itertools.product(HIGHER_IS_BETTER, range(1, 5), ("copy", "rules"))
     )
     for row in rows:
         assert float(row["model_low"]) <= float(row["model"]) <= float(row["model_high"])
-        sign = -1 if row["measure"] in ("vitals", "policy") else 1
+        sign = 1 if HIGHER_IS_BETTER[row["measure"]] else -1
         difference = sign * (float(row["model"]) - float(row["other"]))
         assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
     quality = orjson.loads((folder / "quality.json").read_bytes())
@@ -189,4 +190,6 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
     moves = [f"moves {name}" for name in ("north", "south", "east", "west")]
     for side in ("real", "simulated"):
         assert sum(shares[name][side] for name in [*moves, "stays"]) == pytest.approx(1, abs=1e-5)
+    seen = [shares[f"{kind}s in view"] for kind in KINDS]
+    assert sum(one["real"] for one in seen) > 0.1 and all(one["simulated"] >= 0 for one in seen)
     assert 0 <= quality["calibration_error"] <= 1 and 0 <= quality["end_brier"] <= 1
