@@ -19,7 +19,7 @@ from analysis.world_model.windows import CONTEXT, Windows
 REACH = 4
 """Tiles that others are expected to drift at most, in each direction."""
 LONGEST = 16
-"""Ticks after a sighting that are told apart; later ones are like the last of these that is odd or even as they are."""
+"""Largest number of ticks since a sighting with tables of its own. Beyond it the last odd or even number stands in."""
 
 _LEAST = 1e-4
 _RIDGE = 5.0
