@@ -17,6 +17,7 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.network import Prediction, WorldState, drawn
 from analysis.world_model.policy_interface import ImaginedView, Surroundings, imagined_actions, imagined_view
 from analysis.world_model.scene import SoftScene
+from analysis.world_model.sightings import informed_state
 from analysis.world_model.windows import CONTEXT, Windows
 
 MOVE_HEAD, STYLE_HEAD = "Move.Direction", "Attack.Style"
@@ -86,14 +87,9 @@ def read_out(direction: Direction) -> Number:
 
 def informed_start(model: WorldModel, windows: Windows, generator: torch.Generator | None) -> Start:
     """Start from the third tick of recorded windows, as it was: its scene, and the policy's memory before it."""
-    network = model.network
-    encoded = network.encode(windows.scene.soft(network.shape.materials))
-    context = torch.stack([encoded[windows.starts + tick] for tick in range(CONTEXT)], dim=1)
-    vector, _ = network.bottleneck(context)
-    hidden, _ = network.start(vector)
-    latent = drawn(network.posterior_logits(hidden, context[:, -1]), generator)
-    scene = windows.last_given(network.shape.materials)
-    return Start(WorldState(hidden, latent), scene, windows.memory(CONTEXT - 2), windows.around, vector)
+    vector, state = informed_state(model.network, windows, generator)
+    scene = windows.last_given(model.network.shape.materials)
+    return Start(state, scene, windows.memory(CONTEXT - 2), windows.around, vector)
 
 
 def random_start(model: WorldModel, around: Surroundings, generator: torch.Generator) -> Start:

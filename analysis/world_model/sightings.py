@@ -123,6 +123,17 @@ def _logit(probabilities: torch.Tensor) -> torch.Tensor:
     return probabilities.clamp(_LEAST, 1 - _LEAST).logit()
 
 
+def informed_state(
+    network: WorldNetwork, windows: Windows, generator: torch.Generator | None
+) -> tuple[torch.Tensor, WorldState]:
+    """Return the bottlenecks, (W, dimensions), and states of the world in the last tick of the windows' contexts."""
+    encoded = network.encode(windows.scene.soft(network.shape.materials))
+    context = torch.stack([encoded[windows.starts + tick] for tick in range(CONTEXT)], dim=1)
+    vector, _ = network.bottleneck(context)
+    hidden, _ = network.start(vector)
+    return vector, WorldState(hidden, drawn(network.posterior_logits(hidden, context[:, -1]), generator))
+
+
 @torch.no_grad()
 def fit_sightings(network: WorldNetwork, batches: Iterable[Windows], generator: torch.Generator) -> Sightings:
     """Fit them to what came after recorded ticks, and to what a network predicts from these.
@@ -153,11 +164,7 @@ def _predicted(
     network: WorldNetwork, windows: Windows, generator: torch.Generator
 ) -> Iterator[tuple[SoftScene, torch.Tensor]]:
     """Predict windows with the recorded actions, as simulations do; yields each tick's scenes, and who was there."""
-    scene = windows.last_given(network.shape.materials)
-    encoded = network.encode(windows.scene.soft(network.shape.materials))
-    context = torch.stack([encoded[windows.starts + tick] for tick in range(CONTEXT)], dim=1)
-    hidden, _ = network.start(network.bottleneck(context)[0])
-    state = WorldState(hidden, drawn(network.posterior_logits(hidden, context[:, -1]), generator))
+    scene, (_, state) = windows.last_given(network.shape.materials), informed_state(network, windows, generator)
     left = torch.arange(len(windows))
     for tick in range(CONTEXT, windows.ticks):
         (going,) = (windows.lengths[left] > tick).nonzero(as_tuple=True)
