@@ -285,8 +285,9 @@ class WorldNetwork(nn.Module):
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
-                than the mean of all moves, nobody walks where nobody can, and tiles that were in view follow the game's
-                rules, so that what is predicted of them does not drift when predictions follow from predictions.
+                than the mean of all moves, nobody walks where nobody can, tiles that were in view follow the game's
+                rules, and the inventory stays as it is: what is predicted of both would drift when predictions follow
+                from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
         rules, ruled = self.rules, decided and self.follows_rules
@@ -328,15 +329,15 @@ class WorldNetwork(nn.Module):
         items = before.items + self.item_step * self.say_items(read).view(-1, self.shape.slots, self.shape.item)
         legal = self.say_legal(torch.cat([read, around], dim=1))
         reward, end = self._rest(read)
-        types = item_type.softmax(dim=2)
+        types = before.item_type if ruled else item_type.softmax(dim=2)
+        carried = before.items if ruled else items * (1 - types[:, :, :1])
         tiles, terrain = material.softmax(dim=1), moved_terrain(before.terrain, move.argmax(dim=1))
         if ruled:
             seen = view_of(terrain).flatten(1).unsqueeze(1) != UNKNOWN
             tiles = rules.stood_on(torch.where(seen, rules.respawned(ground.flatten(2)), tiles))
         scene = SoftScene(
             tiles, kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved), types,
-            items * (1 - types[:, :, :1]), legal.sigmoid(),
-            (with_seen if ruled else with_view)(terrain, tiles.argmax(dim=1)), before.seen,
+            carried, legal.sigmoid(), (with_seen if ruled else with_view)(terrain, tiles.argmax(dim=1)), before.seen,
             later(before.since, move.argmax(dim=1)),
         )  # fmt: skip
         return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)

@@ -17,6 +17,7 @@ from analysis.world_model.network import (
 )
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (
+    ITEM_TYPES,
     MOVES,
     REACH,
     UNKNOWN,
@@ -240,3 +241,14 @@ def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recor
     unseen = (new[:, REACH:-REACH, REACH:-REACH] == UNKNOWN)[..., -1] & goes.unsqueeze(1)
     assert unseen.any() and (views[..., -1].argmax(dim=1)[unseen] == ore).all()
     assert (result.terrain[:, REACH:-REACH, REACH:-REACH][..., -1][unseen] == UNKNOWN).all()
+
+
+def test_items_stay_in_simulations_whatever_the_network_says(recorded) -> None:
+    network, windows, scene, state = last_given(recorded)
+    assert scene.item_type[:, :, 1:].any()
+    with torch.no_grad():
+        network.say_type.bias.view(-1, ITEM_TYPES)[:, 0] = 1e3
+        result = network.decode(state, scene, windows.action[:, CONTEXT - 1], decided=True).scene
+        imagined = network.decode(state, scene, windows.action[:, CONTEXT - 1]).scene
+    assert torch.equal(result.item_type, scene.item_type) and torch.equal(result.items, scene.items)
+    assert (imagined.item_type.argmax(dim=2) == 0).all(), "in training it says all"
