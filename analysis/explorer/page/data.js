@@ -49,11 +49,11 @@ class ExplorerData extends RecordedTicks {
     );
     const width = right - left + side, size = width * (bottom - top + side);
     const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(size)]));
+    let at = 0;
     for (let tick = 0; tick < episode.length; tick++) {
-      const world = worlds.get(episode[tick]);
-      for (let tile = 0; tile < side * side; tile++) {
-        const place = (row[tick] - top + Math.floor(tile / side)) * width + col[tick] - left + (tile % side);
-        world[place] = views[tick * side * side + tile] ^= world[place];
+      const world = worlds.get(episode[tick]), corner = (row[tick] - top) * width + col[tick] - left;
+      for (let down = 0; down < side; down++) {
+        for (let place = corner + down * width; place < corner + down * width + side; place++) world[place] = views[at++] ^= world[place];
       }
     }
     this.worlds = new Map(Array.from(worlds, ([episode, tiles]) => [episode, { top, left, width, tiles }]));
