@@ -531,7 +531,7 @@ def test_clusters_are_numbered_in_the_plot(page, content: Explored) -> None:
     texts = "document.getElementById('plot').layout.annotations.map(({ text, x, y }) => [text, x, y])"
     numbers = page.evaluate(texts)
     labels = content.run.clusters.label[content.rows]
-    assert [int(text) for text, *_ in numbers] == np.unique(labels[labels >= 0]).tolist()
+    assert sorted(int(text) for text, *_ in numbers) == np.unique(labels[labels >= 0]).tolist()
     for text, *place in numbers:
         own = content.run.embedding[content.rows][labels == int(text)]
         assert np.isclose(own, place).all(axis=1).any()
@@ -539,6 +539,12 @@ def test_clusters_are_numbered_in_the_plot(page, content: Explored) -> None:
     assert page.evaluate(texts) == []
     page.get_by_label("Colour by").select_option("cluster")
     assert page.evaluate(texts) == numbers
+    # From afar all clusters are in one place, where the number of the largest is the one to read.
+    page.evaluate("Plotly.relayout('plot', { 'xaxis.range': [-1e4, 1e4], 'yaxis.range': [-1e4, 1e4] })")
+    until(page, "document.getElementById('plot').layout.annotations.length === 1")
+    assert page.evaluate(texts)[0][0] == str(np.bincount(labels[labels >= 0]).argmax())
+    page.evaluate("Plotly.relayout('plot', { 'xaxis.autorange': true, 'yaxis.autorange': true })")
+    until(page, f"document.getElementById('plot').layout.annotations.length === {len(numbers)}")
 
 
 def test_an_address_opens_a_life_at_a_tick_in_a_colour(browser, page_file: Path) -> None:

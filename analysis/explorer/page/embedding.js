@@ -11,6 +11,9 @@ const OUTLIERS = 0.01; // share of values at either end that the colours do not 
 const UNSELECTED = 0.08;
 const NOWHERE = [null]; // for a trace that shows nothing: one without points would leave the scene while plotly selects in it
 const FADED = 0.35; // numbers of clusters over a selection
+const DIGIT = 7; // width of a digit of these numbers, in pixels
+const [BESIDE, BELOW] = [10, 24]; // least distances between two of them: of their ends, and of their middles
+const MARGIN = { l: 34, r: 12, t: 12, b: 30 };
 const PLOT_GROUND = "#eceef1"; // both ends of the colour scale stand out from it
 
 class Embedding {
@@ -33,6 +36,9 @@ class Embedding {
     this.div.on("plotly_selected", (event) => this.selected(event));
     this.div.on("plotly_deselect", () => { if (!this.clearing) this.state.select(null); });
     new ResizeObserver(() => Plotly.Plots.resize(this.div)).observe(this.div); // a life that opens takes room
+    this.div.on("plotly_relayout", (changes) => {
+      if (Object.keys(changes).some((key) => key.includes("axis."))) Plotly.relayout(this.div, { annotations: this.numbers() });
+    });
     this.state.on(["colourBy", "names"], () => this.recolour());
     this.state.on(["plane"], () => this.move());
     this.state.on(["tick"], () => this.showLife());
@@ -74,11 +80,11 @@ class Embedding {
   layout() {
     const axis = { zeroline: false, showgrid: false, ticks: "", showticklabels: false, linecolor: "#8a929b", mirror: true, showline: true };
     return {
-      margin: { l: 34, r: 12, t: 12, b: 30 }, hovermode: "closest", dragmode: "pan", uirevision: "kept",
+      margin: MARGIN, hovermode: "closest", dragmode: "pan", uirevision: "kept",
       paper_bgcolor: "#ffffff", plot_bgcolor: PLOT_GROUND, font: { family: "system-ui, sans-serif", size: 12 },
       xaxis: { ...axis, title: { text: `${this.plane().axes} 1`, standoff: 6 } },
       yaxis: { ...axis, title: { text: `${this.plane().axes} 2`, standoff: 4 } },
-      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } }, annotations: this.numbers(),
+      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } }, annotations: this.numbers(["x", "y"].map((axis) => endsOf(this.places(axis)))),
     };
   }
 
@@ -183,21 +189,31 @@ class Embedding {
     list.replaceChildren(...named.map((group) => element("li", {}, swatchOf(group), group.name)));
   }
 
-  /** The numbers of clusters, while colours stand for them, each on a point in the middle of its cluster. */
-  numbers() {
+  /**
+   * The numbers of clusters, while colours stand for them, each on a point in the middle of its cluster; where two would be too
+   * close to read, that of the larger one.
+   */
+  numbers(inView = ["xaxis", "yaxis"].map((axis) => this.div._fullLayout[axis].range)) {
     const { labels = [], groups = [] } = this.categories() ?? {};
     const [x, y] = ["x", "y"].map((axis) => this.places(axis));
     const points = new Map(groups.filter(({ name }) => name === undefined).map(({ label }) => [label, []]));
     labels.forEach((label, point) => { if (!Number.isNaN(x[point])) points.get(label)?.push(point); });
-    return [...points].filter(([, own]) => own.length).map(([label, own]) => {
+    const { l, r, t, b } = MARGIN, sizes = [this.div.clientWidth - l - r, this.div.clientHeight - t - b];
+    const pixels = (place, axis) => ((place - inView[axis][0]) / (inView[axis][1] - inView[axis][0])) * sizes[axis];
+    const shown = [];
+    for (const [label, own] of [...points].filter(([, some]) => some.length).sort(([, one], [, other]) => other.length - one.length)) {
       const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
       const off = (point) => Math.hypot(x[point] - across, y[point] - up);
       const middle = own.reduce((nearest, point) => (off(point) < off(nearest) ? point : nearest));
-      return {
-        x: x[middle], y: y[middle], text: String(label), showarrow: false, borderpad: 0, bgcolor: "rgba(255, 255, 255, 0.75)",
-        font: { size: 11, color: "#111418", weight: 700 }, opacity: this.state.selection ? FADED : 1,
-      };
-    });
+      const number = { text: String(label), x: x[middle], y: y[middle] };
+      const isClose = (other) => Math.abs(pixels(number.y, 1) - pixels(other.y, 1)) < BELOW
+        && Math.abs(pixels(number.x, 0) - pixels(other.x, 0)) < BESIDE + (DIGIT * (number.text.length + other.text.length)) / 2;
+      if (!shown.some(isClose)) shown.push(number);
+    }
+    return shown.map((number) => ({
+      ...number, showarrow: false, borderpad: 0, bgcolor: "rgba(255, 255, 255, 0.75)",
+      font: { size: 11, color: "#111418", weight: 700 }, opacity: this.state.selection ? FADED : 1,
+    }));
   }
 
   // ---- what is marked
@@ -247,6 +263,11 @@ function shortNumber(value, digits = 4) {
   if (value === null || Number.isNaN(value)) return "n/a";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   return String(Number(value.toPrecision(digits))).replace("-", "−");
+}
+
+/** The least and the greatest of the values that are numbers. */
+function endsOf(values) {
+  return values.reduce(([low, high], value) => (Number.isNaN(value) ? [low, high] : [Math.min(low, value), Math.max(high, value)]), [Infinity, -Infinity]);
 }
 
 function median(values) { return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)]; }
