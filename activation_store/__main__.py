@@ -12,6 +12,7 @@
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -174,23 +175,14 @@ def main() -> None:
     """Parse the command line and run the command."""
     command_type: Any = Command
     command = command_line.parse(command_type, __doc__, prog="python -m activation_store")
-    if isinstance(command, Info):
-        info(command)
-    elif isinstance(command, Validate):
-        validate(command)
-    elif isinstance(command, Convert):
-        convert(command)
-    elif isinstance(command, SampleArguments):
-        sample(command)
-    elif isinstance(command, Export):
-        export(command)
-    else:
-        runs(command)
+    actions: dict[type, Callable[[Any], None]] = {
+        Info: info, Validate: validate, Convert: convert, SampleArguments: sample, Export: export, Runs: runs,
+    }  # fmt: skip
+    actions[type(command)](command)
 
 
 def info(command: Info) -> None:
     """Print tables that describe the dump."""
-    from activation_store.__main__ import describe, describe_columns
     from activation_store.reader import read_metadata
 
     metadata = read_metadata(command.dump)

@@ -173,9 +173,11 @@ def write_directions(path: Path, directions: Sequence[Direction]) -> None:
             raise ValueError(f"two directions are called {direction.name!r}")
         arrays[_weight(direction.name)] = direction.weight
         arrays[_bias(direction.name)] = np.array(direction.bias, np.float64)
-        described.append(_Description.of(direction))
+        rest = {name: value for name, value in vars(direction).items() if name not in ("weight", "bias")}
+        first = {"name": direction.name, "layer": direction.layer, "units": len(direction.weight)}
+        described.append({**first, **rest})
     header = {"kind": _KIND, "version": FORMAT_VERSION, "directions": described}
-    write_tensors(path, arrays, orjson.dumps(header).decode(), _KIND)
+    write_tensors(path, arrays, orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY).decode(), _KIND)
 
 
 def read_directions(path: Path) -> Directions:
@@ -220,14 +222,6 @@ class _Description:
     lives: int
     episodes: int
     source: Source
-
-    @staticmethod
-    def of(direction: Direction) -> "_Description":
-        return _Description(
-            direction.name, direction.layer, len(direction.weight), direction.unit, float(direction.mean),
-            float(direction.spread), int(direction.records), int(direction.lives), int(direction.episodes),
-            direction.source,
-        )  # fmt: skip
 
     def direction(self, weight: np.ndarray, bias: float) -> Direction:
         rest = {name: value for name, value in vars(self).items() if name != "units"}

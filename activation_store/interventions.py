@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -63,8 +63,8 @@ _CHANGES = ("kl", "value_change", "gain", "moved", "planned")
 
 _MOST_NUMBERS = 1 << 26
 """In a table of lives: of all its rows and columns; half a gigabyte."""
-KEYS = ("arm", "episode", "agent", "edited")
-"""Columns of every file of lives; all others are outcomes."""
+KEYS: dict[str, type] = {"arm": np.str_, "episode": np.int64, "agent": np.int64, "edited": np.bool_}
+"""Columns of every file of lives, with their types; all others are outcomes."""
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,17 @@ class LivesTable:
     @staticmethod
     def of_rows(rows: Sequence[Mapping[str, object]]) -> "LivesTable":
         """Build the table from rows that each hold the columns of `KEYS` and outcomes; missing ones become NaN."""
-        names = dict.fromkeys(name for row in rows for name in row if name not in KEYS)
-        return LivesTable(
-            arm=np.array([row["arm"] for row in rows], dtype=np.str_),
-            episode=np.array([row["episode"] for row in rows], dtype=np.int64),
-            agent=np.array([row["agent"] for row in rows], dtype=np.int64),
-            edited=np.array([row["edited"] for row in rows], dtype=bool),
-            outcomes={name: np.array([row.get(name, np.nan) for row in rows], dtype=np.float64) for name in names},
+        names = dict.fromkeys((*KEYS, *(name for row in rows for name in row)))
+        return LivesTable.of_columns(
+            {name: [row[name] if name in KEYS else row.get(name, np.nan) for row in rows] for name in names}
         )
+
+    @staticmethod
+    def of_columns(columns: Mapping[str, Any]) -> "LivesTable":
+        """Build the table from the columns of `KEYS` and outcomes, (L,) each (ValueError or TypeError: no numbers)."""
+        keys: dict[str, Any] = {name: np.asarray(columns[name], kind) for name, kind in KEYS.items()}
+        outcomes = {name: np.asarray(column, np.float64) for name, column in columns.items() if name not in KEYS}
+        return LivesTable(**keys, outcomes=outcomes)
 
     def of_arm(self, name: str) -> "LivesTable":
         """Return the lives of one arm, ordered by episode and agent."""
@@ -215,7 +218,7 @@ class LivesTable:
 
 def write_lives(path: Path, table: LivesTable) -> None:
     """Write a table of lives atomically."""
-    columns = {"arm": table.arm, "episode": table.episode, "agent": table.agent, "edited": table.edited}
+    columns = {name: getattr(table, name) for name in KEYS}
     with atomic_path(path) as temporary:
         pq.write_table(pa.table({**columns, **table.outcomes}), temporary)
 
@@ -228,17 +231,11 @@ def read_lives(path: Path) -> LivesTable:
     """
     with arrow_faults(path, "it cannot be read as a table of lives"):
         read = _read_table(path)
-    columns = {name: read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
+    columns = {_name(name): read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
     if missing := [name for name in KEYS if name not in columns]:
         raise UserError(f"{path} is no table of lives: it lacks the column {missing[0]}")
     try:
-        return LivesTable(
-            arm=columns["arm"].astype(np.str_),
-            episode=columns["episode"].astype(np.int64),
-            agent=columns["agent"].astype(np.int64),
-            edited=columns["edited"].astype(bool),
-            outcomes={_name(name): column.astype(np.float64) for name, column in columns.items() if name not in KEYS},
-        )
+        return LivesTable.of_columns(columns)
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is no table of lives: {error}") from None
 
@@ -254,7 +251,8 @@ def _read_table(path: Path) -> pa.Table:
     groups = sum(file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups))
     if not 0 <= rows * max(columns, len(KEYS)) <= _MOST_NUMBERS or groups != rows:
         raise UserError(f"{path} is no table of lives: it claims {rows:,} rows of {columns:,} columns")
-    if strange := [column.name for column in file.schema_arrow if not _is_of_lives(column)]:
+    others = (column for column in file.schema_arrow if column.name != "arm")
+    if strange := [column.name for column in others if not pa.types.is_primitive(column.type)]:
         raise UserError(f"{path} is no table of lives: {strange[0]!r} holds no numbers")
     check_expansion(file, len(content))
     for group in range(file.num_row_groups):
@@ -265,10 +263,6 @@ def _read_table(path: Path) -> pa.Table:
     if rows * max(map(len, names), default=0) > _MOST_NUMBERS * 2:
         raise UserError(f"{path} is no table of lives: the names of its arms are too long")
     return read
-
-
-def _is_of_lives(column: pa.Field) -> bool:
-    return column.name == "arm" or pa.types.is_primitive(column.type)
 
 
 def _name(column: str) -> str:

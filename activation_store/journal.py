@@ -67,11 +67,6 @@ def read_journal(folder: Path) -> Journal:
     return in_shape(Journal, without_checksum(content, str(path)), complaint, f"delete {folder} and extract it again")
 
 
-def begun_with(metadata: DumpMetadata) -> dict[str, Any]:
-    """Return metadata in the form stored in the journal."""
-    return metadata.to_json()
-
-
 def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
     """Read the journal and keep the episodes whose files are unchanged.
 
@@ -79,7 +74,7 @@ def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
         UserError: the journal is damaged, or the dump was started with settings other than `metadata`.
     """
     journal = read_journal(folder)
-    wanted = begun_with(metadata)
+    wanted = metadata.to_json()
     for name in wanted:
         if name != "checksum" and journal.begun_with.get(name) != wanted[name]:
             raise UserError(

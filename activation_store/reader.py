@@ -117,10 +117,9 @@ def read_batches(
     else:
         verified = _verify_file(folder / RECORDS_FILE, metadata, lambda share: report(share * _SHARE_OF_VERIFYING))
         rest = 1 - _SHARE_OF_VERIFYING
-        batches = read_json_batches(
+        yield from read_json_batches(
             folder, metadata, selection, lambda share: report(_SHARE_OF_VERIFYING + share * rest)
         )
-        yield from _no_io_errors(folder / RECORDS_FILE, batches)
         _check_unchanged(folder / RECORDS_FILE, verified)
     report(1.0)
 
@@ -211,7 +210,7 @@ def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> State:
     proof = metadata.files[path.name]
     try:
         state = _state(path)
-        size = path.stat().st_size
+        size = state[2]
         if size < proof.bytes:
             raise UserError(f"{path} is truncated: {size} of {proof.bytes} bytes are left; copy or extract it again")
         if size > proof.bytes:
@@ -266,13 +265,6 @@ def _why_no_metadata(folder: Path) -> str:
     if inside := [path.parent.name for path in visible(folder, f"*/{METADATA_FILE}")]:
         return f"{folder} holds several dumps, one folder each: give one of them ({', '.join(inside)[:200]})"
     return f"{folder} is not an activation dump: it holds no {METADATA_FILE}"
-
-
-def _no_io_errors(path: Path, batches: Iterator[Records]) -> Iterator[Records]:
-    try:
-        yield from batches
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _ignore(share: float) -> None:

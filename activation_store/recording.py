@@ -62,9 +62,8 @@ def command_of_dump(folder: Path, metadata: DumpMetadata) -> str:
     how = ["-n", str(len(metadata.episodes)), "--layers", ",".join(name for name in metadata.layers if is_layer(name))]
     if any(name.startswith(f"{UNTRAINED}_") for name in metadata.layers):
         how.append("--untrained-twin")
-    names = ("Market", "Task", "ActionTargets", "Logits")
     held = ("Market" in metadata.tables, *(column in metadata.columns for column in ("task", "legal", "logits")))
-    if fields := [name for name, there in zip(names, held, strict=True) if there]:
+    if fields := [name for name, there in zip(FIELDS, held, strict=True) if there]:
         how += ["--fields", ",".join(fields)]
     if metadata.format != "json":
         how += ["--format", metadata.format]

@@ -123,6 +123,12 @@ class Selection:
         """Return the fields of `MAY_BE_UNRECORDED` that are recorded and selected."""
         return [name for name in MAY_BE_UNRECORDED if name not in {*metadata.unrecorded, *self.leave_out}]
 
+    @property
+    def read_tables(self) -> list[str]:
+        """The tables whose rows are read, by their names in the game's observation."""
+        left_out = {name.capitalize() for name in self.leave_out}
+        return [name for name in ("Entity", "Inventory", *self.tables) if name not in left_out]
+
     def capacity(self, metadata: DumpMetadata) -> int:
         """Return an upper bound on the number of records kept."""
         return self.subsample.capacity(metadata.records, metadata.lives)
@@ -185,36 +191,40 @@ class Gathering:
 
     The memory is reserved at once but used only as it fills, so usage follows the records kept. Tables, whose number
     of rows is not known in advance, are kept in pieces until the end.
+
+    Attributes:
+        size: records so far.
+        arrays: reserved memory, by a field of `Records` and, in a field of several arrays, the array's name; else "".
+        pieces: rows of each table so far.
     """
 
     def __init__(self, metadata: DumpMetadata, selection: Selection, capacity: int) -> None:
         self.size = 0
-        self._arrays = _room(metadata, selection, capacity)
-        self._pieces: dict[str, list[RaggedRows]] = {}
+        self.arrays = _room(metadata, selection, capacity)
+        self.pieces: dict[str, list[RaggedRows]] = {}
         self._widths = {name: len(columns) for name, columns in metadata.all_tables.items()}
         self._tables = ("Entity", "Inventory", *selection.tables)
-        self._selection = selection
 
     def add(self, batch: Records) -> None:
         """Append some records."""
         place = slice(self.size, self.size + len(batch))
-        for (field, name), room in self._arrays.items():
+        for (field, name), room in self.arrays.items():
             value = getattr(batch, field)
             room[place] = value[name] if name else value
         tables = batch.all_tables
         for table in self._tables:
-            self._pieces.setdefault(table, []).append(tables[table])
+            self.pieces.setdefault(table, []).append(tables[table])
         self.size += len(batch)
 
     def finish(self) -> Records:
         """Return all appended records, as views of the reserved memory."""
         parts: dict[str, Any] = {"activations": {}, "columns": {}}
-        for (field, name), room in self._arrays.items():
+        for (field, name), room in self.arrays.items():
             if name:
                 parts[field][name] = room[: self.size]
             else:
                 parts[field] = room[: self.size]
-        tables = {table: join_rows(self._pieces.pop(table, []), self._widths[table]) for table in self._tables}
+        tables = {table: join_rows(self.pieces.pop(table, []), self._widths[table]) for table in self._tables}
         return Records(**parts, entity=tables.pop("Entity"), inventory=tables.pop("Inventory"), tables=tables)
 
 

@@ -16,7 +16,6 @@ from activation_store.journal import (
     JOURNAL_FILE,
     Journal,
     StoredEpisode,
-    begun_with,
     remove_leftovers,
     remove_scaffolding,
     resume_journal,
@@ -42,23 +41,22 @@ from common.user_error import UserError
 
 
 class ShardWriter:
-    """Writes the records of one episode to a file that gets its final name once it is complete."""
+    """Writes the records of one episode to a file that gets its final name once it is complete.
+
+    Attributes:
+        records: number of them so far.
+    """
 
     def __init__(self, path: Path, metadata: DumpMetadata, episode: int) -> None:
         self._path = path
         self._metadata = metadata
         self._episode = episode
         self._lives: dict[tuple[int, int], tuple[int, int]] = {}  # slot and agent -> number of the life, last tick
-        self._records = 0
+        self.records = 0
         self._errors: dict[str, PrecisionError] = {}
         self._stack = contextlib.ExitStack()
         self._file = HashedFile(self._stack.enter_context(atomic_file(path)))
         self._format = (ParquetShard if metadata.format == "parquet" else JsonShard)(self._file, metadata)
-
-    @property
-    def records(self) -> int:
-        """The number of records written so far."""
-        return self._records
 
     def write(self, records: Records) -> None:
         """Append records of this episode (ValueError: the ticks of a life do not increase)."""
@@ -69,7 +67,7 @@ class ShardWriter:
             self._measure(records)
         with full_disk_named(self._path):
             self._format.write(records)
-        self._records += len(records)
+        self.records += len(records)
 
     def finish(self) -> tuple[DumpFile, dict[str, PrecisionError]]:
         """Move the file into place; return its size, hash and counts, and the rounding error by layer."""
@@ -79,7 +77,7 @@ class ShardWriter:
             except BaseException:
                 self._format.give_up()
                 raise
-        proof = DumpFile(self._file.sha256, self._file.bytes, self._records, len(self._lives), self._episode)
+        proof = DumpFile(self._file.sha256, self._file.bytes, self.records, len(self._lives), self._episode)
         return proof, self._errors
 
     def give_up(self) -> None:
@@ -265,7 +263,7 @@ class DumpWriter:
             remove_scaffolding(self._folder)
         if not self._resume:
             refuse_existing_dump(self._folder)
-        journal = Journal(begun_with(self._metadata))
+        journal = Journal(self._metadata.to_json())
         if state == "unfinished":
             journal = resume_journal(self._folder, self._metadata)
         else:

@@ -86,9 +86,9 @@ def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
 
     fields = [pa.field("policy", pa.string())]
     for name, numbers in _numbers_of(metadata, selection).items():
-        kind = pa.bool_() if numbers.dtype == bool else pa.from_numpy_dtype(numbers.dtype)
+        kind = pa.from_numpy_dtype(numbers.dtype)
         fields.append(pa.field(name, kind if numbers.width is None else pa.list_(kind, numbers.width)))
-    for name in _tables_of(selection):
+    for name in selection.read_tables:
         row = pa.struct([pa.field(column, pa.int16()) for column in metadata.all_tables[name]])
         fields.append(pa.field(TABLE + name, pa.list_(row)))
     selected = {
@@ -108,11 +108,6 @@ def _numbers_of(metadata: DumpMetadata, selection: Selection) -> dict[str, Numbe
     if "tile" in selection.leave_out:
         return {name: numbers for name, numbers in numeric.items() if not name.startswith(TILE)}
     return numeric
-
-
-def _tables_of(selection: Selection) -> list[str]:
-    always = [name for name in ("Entity", "Inventory") if name.lower() not in selection.leave_out]
-    return [*always, *selection.tables]
 
 
 def _row_groups(
@@ -139,7 +134,7 @@ def _to_table(records: Records, metadata: DumpMetadata, selection: Selection, sc
     for name, numbers in _numbers_of(metadata, selection).items():
         flat = pa.array(np.ascontiguousarray(values[name], numbers.dtype).reshape(-1))
         arrays.append(flat if numbers.width is None else pa.FixedSizeListArray.from_arrays(flat, numbers.width))
-    for name in _tables_of(selection):
+    for name in selection.read_tables:
         arrays.append(_named_rows(records.all_tables[name], schema.field(TABLE + name).type))
     return pa.Table.from_arrays(arrays, schema=schema)
 

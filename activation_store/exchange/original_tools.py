@@ -165,27 +165,22 @@ def _batches(source: Path, report: Callable[[float], None]) -> Iterator[tuple[li
 
 def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON array or of JSON lines, reading one block at a time."""
-    try:
+    with open_file(source) as file:
         size = source.stat().st_size
-        with open_file(source) as file:
-            waiting = file.read(_BLOCK_BYTES).lstrip()
-            in_array = waiting.startswith(b"[")
-            waiting = waiting[1:].lstrip() if in_array else waiting
-            if waiting[:1] not in ((b"{", b"]") if in_array else (b"{",)):
-                raise UserError(f"{source} is neither a JSON array of records nor one record per line: check the file")
-            count = 0
-            while block := file.read(_BLOCK_BYTES):
-                waiting += block
-                objects, waiting = _cut(waiting)
-                count += len(objects)
-                yield from objects
-                if len(waiting) > _RECORD_BYTES_AT_MOST:
-                    raise UserError(
-                        f"{source}: record {count + 1} is not a JSON object, or is too large: check the file"
-                    )
-                report(file.tell() / size)
-    except OSError as error:
-        raise UserError(f"{source} cannot be read: {error.strerror}") from None
+        waiting = file.read(_BLOCK_BYTES).lstrip()
+        in_array = waiting.startswith(b"[")
+        waiting = waiting[1:].lstrip() if in_array else waiting
+        if waiting[:1] not in ((b"{", b"]") if in_array else (b"{",)):
+            raise UserError(f"{source} is neither a JSON array of records nor one record per line: check the file")
+        count = 0
+        while block := file.read(_BLOCK_BYTES):
+            waiting += block
+            objects, waiting = _cut(waiting)
+            count += len(objects)
+            yield from objects
+            if len(waiting) > _RECORD_BYTES_AT_MOST:
+                raise UserError(f"{source}: record {count + 1} is not a JSON object, or is too large: check the file")
+            report(file.tell() / size)
     objects, rest = _cut(waiting)
     yield from objects
     yield from _last(source, rest.strip(), in_array, count + len(objects) + 1)

@@ -26,7 +26,7 @@ from activation_store.schema import (
     DumpFile,
     DumpMetadata,
 )
-from activation_store.selection import Selection, join_rows, no_rows, tiles_shape
+from activation_store.selection import Gathering, Selection
 from common.files import HashedFile, atomic_file, open_file
 from common.user_error import UserError
 
@@ -37,33 +37,17 @@ class RecordError(Exception):
     """A record contradicts the dump's metadata; the message completes a sentence that names the line."""
 
 
-class JsonRecords:
-    """Columns with capacity for a known number of records, filled in order."""
+class JsonRecords(Gathering):
+    """Columns with capacity for a known number of records, filled in order with parsed ones."""
 
     def __init__(self, metadata: DumpMetadata, selection: Selection, capacity: int) -> None:
-        heads = len(metadata.action_heads)
+        super().__init__(metadata, selection, capacity)
         self._metadata = metadata
         self._selection = selection
         self._capacity = capacity
-        self._size = 0
-        self._identity = {name: np.empty(capacity, np.int64) for name in IDENTITY}
-        self._floats = {name: np.full(capacity, np.nan, np.float32) for name in ("reward", "value")}
-        self._action = np.empty((capacity, heads), np.int64)
-        self._log_probability = np.full((capacity, heads), np.nan, np.float32)
-        self._activations = {name: np.empty((capacity, metadata.layers[name]), np.float32) for name in selection.layers}
-        self._columns = {
-            name: np.empty(metadata.columns[name].shape(capacity), metadata.columns[name].dtype)
-            for name in selection.columns
-        }
-        self._numbers = selection.numbers(metadata)
-        self._tile = np.empty(tiles_shape(selection, capacity), np.int16)
-        left_out = {name.capitalize() for name in selection.leave_out}
-        self._rows: dict[str, list[np.ndarray]] = {
-            name: [] for name in ("Entity", "Inventory", *selection.tables) if name not in left_out
-        }
-
-    def __len__(self) -> int:
-        return self._size
+        self._numbers, self._read = selection.numbers(metadata), selection.read_tables
+        for name in MAY_BE_UNRECORDED:
+            self.arrays[name, ""].fill(np.nan)
 
     def append(self, record: dict[str, Any]) -> None:
         """Append one record.
@@ -71,48 +55,31 @@ class JsonRecords:
         Raises:
             RecordError: a key is missing, a value has the wrong type, width or range, or the columns are full.
         """
-        i, metadata = self._size, self._metadata
+        i, metadata, arrays = self.size, self._metadata, self.arrays
         if i == self._capacity:
             raise RecordError("there are more records than the metadata counts")
         if (policy := _get(record, "policy")) != metadata.policy:
             raise RecordError(f"policy is {str(policy)[:80]!r}, the metadata names {metadata.policy!r}")
         for name in IDENTITY:
-            self._identity[name][i] = _integer(_get(record, name), name)
+            arrays[name, ""][i] = _integer(_get(record, name), name)
         heads = len(metadata.action_heads)
         for name in self._numbers:
-            self._append_float(record, name, i, heads)
-        self._action[i] = _integers(_get(record, "action"), heads, "action", np.int64)
-        for head, index in zip(metadata.action_heads, self._action[i].tolist(), strict=True):
+            value = _get(record, name)
+            if name == "log_probability":
+                arrays[name, ""][i] = _floats(value, heads, name)
+            else:
+                arrays[name, ""][i] = _floats([value], 1, name)[0]
+        action = _integers(_get(record, "action"), heads, "action", np.int64)
+        for head, index in zip(metadata.action_heads, action.tolist(), strict=True):
             if not 0 <= index < head.size:
                 raise RecordError(f"action {head.name} is {index}, it has {head.size} choices")
+        arrays["action", ""][i] = action
         for name in self._selection.layers:
-            self._activations[name][i] = _floats(self._layer(record, name), metadata.layers[name], name)
-        for name, values in self._columns.items():
-            values[i] = _column(_get(record, name), metadata.columns[name], name)
+            arrays["activations", name][i] = _floats(self._layer(record, name), metadata.layers[name], name)
+        for name in self._selection.columns:
+            arrays["columns", name][i] = _column(_get(record, name), metadata.columns[name], name)
         self._append_observation(_get(record, "observation"), i)
-        self._size += 1
-
-    def finish(self) -> Records:
-        """Return the appended records, as views of the columns."""
-        kept = slice(self._size)
-        tables = {name: self._table(name) for name in ("Entity", "Inventory", *self._selection.tables)}
-        return Records(
-            **{name: values[kept] for name, values in (self._identity | self._floats).items()},
-            action=self._action[kept],
-            log_probability=self._log_probability[kept],
-            activations={name: values[kept] for name, values in self._activations.items()},
-            tile=self._tile[kept],
-            entity=tables.pop("Entity"),
-            inventory=tables.pop("Inventory"),
-            columns={name: values[kept] for name, values in self._columns.items()},
-            tables=tables,
-        )
-
-    def _append_float(self, record: dict[str, Any], name: str, i: int, heads: int) -> None:
-        if name == "log_probability":
-            self._log_probability[i] = _floats(_get(record, name), heads, name)
-        else:
-            self._floats[name][i] = _floats([_get(record, name)], 1, name)[0]
+        self.size += 1
 
     def _layer(self, record: dict[str, Any], name: str) -> Any:
         if name == self._metadata.main_layer:
@@ -124,19 +91,14 @@ class JsonRecords:
             tiles = _rows(_get(observation, "Tile"), len(TILE_COLUMNS), "observation Tile")
             if len(tiles) != TILES_IN_VIEW:
                 raise RecordError(f"observation Tile has {len(tiles)} rows instead of {TILES_IN_VIEW}")
-            self._tile[i] = tiles
-        for name, gathered in self._rows.items():
+            self.arrays["tile", ""][i] = tiles
+        for name in ("Entity", "Inventory", *self._selection.tables):
             width = len(self._metadata.all_tables[name])
-            gathered.append(_rows(_get(observation, name), width, f"observation {name}"))
-        if _get(observation, "CurrentTick") != [self._identity["tick"][i]]:
+            read = name in self._read
+            rows = _rows(_get(observation, name) if read else [], width, f"observation {name}")
+            self.pieces.setdefault(name, []).append(RaggedRows(rows, np.array([0, len(rows)])))
+        if _get(observation, "CurrentTick") != [self.arrays["tick", ""][i]]:
             raise RecordError("observation CurrentTick differs from tick")
-
-    def _table(self, name: str) -> RaggedRows:
-        width = len(self._metadata.all_tables[name])
-        if name not in self._rows:
-            return no_rows(self._size, width)
-        pieces = [RaggedRows(rows, np.array([0, len(rows)])) for rows in self._rows[name][: self._size]]
-        return join_rows(pieces, width)
 
 
 def _get(mapping: Any, key: str) -> Any:
@@ -243,13 +205,13 @@ def read_json_batches(
                 batch.append(_parse(line) if record is None else record)
         except RecordError as fault:
             raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
-        if len(batch) == _BATCH:
+        if batch.size == _BATCH:
             yield batch.finish()
             batch = JsonRecords(metadata, selection, _BATCH)
         if count % _PROGRESS_EVERY == 0:
             report(min(1.0, count / metadata.records))
     _check_counts(path, metadata, count, len(lives))
-    if len(batch):
+    if batch.size:
         yield batch.finish()
 
 

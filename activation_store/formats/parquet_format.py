@@ -205,12 +205,7 @@ def _wanted_columns(metadata: DumpMetadata, selection: Selection) -> list[str]:
     names = [*selection.numbers(metadata), "action", *selection.columns, *layers]
     if "tile" not in selection.leave_out:
         names += [TILE + name for name in TILE_COLUMNS]
-    return columns_for([*names, *(TABLE + name for name in _wanted_tables(selection))], metadata)
-
-
-def _wanted_tables(selection: Selection) -> list[str]:
-    left_out = {name.capitalize() for name in selection.leave_out}
-    return [name for name in ("Entity", "Inventory", *selection.tables) if name not in left_out]
+    return columns_for([*names, *(TABLE + name for name in selection.read_tables)], metadata)
 
 
 def _from_table(
@@ -258,7 +253,7 @@ def _tables(
 ) -> dict[str, RaggedRows]:
     widths = {name: len(metadata.all_tables[name]) for name in ("Entity", "Inventory", *selection.tables)}
     tables = {name: no_rows(count, width) for name, width in widths.items()}
-    for name in _wanted_tables(selection):
+    for name in selection.read_tables:
         rows = read_rows(table, name)
         if rows.counts.max(initial=0) > ROWS_AT_MOST:
             raise UserError(f"{path}: a record has more than {ROWS_AT_MOST} rows in {name}: extract it again")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from activation_store.columns import Column
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, TILES_IN_VIEW, DumpMetadata
 
@@ -79,14 +78,10 @@ def numbers_of(metadata: DumpMetadata) -> dict[str, Numbers]:
         if name not in metadata.unrecorded:
             numbers[name] = Numbers(np.dtype(np.float32), heads if name == "log_probability" else None)
     numbers["action"] = Numbers(np.dtype(np.int32), heads)
-    numbers |= {name: _numbers(column) for name, column in metadata.columns.items()}
+    numbers |= {name: Numbers(np.dtype(column.dtype), column.width) for name, column in metadata.columns.items()}
     precision = np.dtype(metadata.precision)
     numbers |= {ACTIVATION + name: Numbers(precision, units) for name, units in metadata.layers.items()}
     return numbers | {TILE + name: Numbers(np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
-
-
-def _numbers(column: Column) -> Numbers:
-    return Numbers(np.dtype(column.dtype), column.width)
 
 
 def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
@@ -96,7 +91,7 @@ def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
     types: dict[str, pa.DataType] = {}
     for name, numbers in numbers_of(metadata).items():
         if numbers.width is None:
-            types[name] = pa.bool_() if numbers.dtype == bool else pa.from_numpy_dtype(numbers.dtype)
+            types[name] = pa.from_numpy_dtype(numbers.dtype)
         else:
             types |= {plane: pa.binary(numbers.width) for plane in numbers.planes(name)}
     for name, columns in metadata.all_tables.items():

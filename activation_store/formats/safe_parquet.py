@@ -92,14 +92,9 @@ def _widths(schema: "pa.Schema") -> dict[str, int]:
     widths = {}
     for field in schema:
         kind = field.type.value_type if types.is_list(field.type) else field.type
-        widths[field.name] = 1 if types.is_boolean(kind) else getattr(kind, "byte_width", 0) if _is_fixed(kind) else 0
+        is_fixed = types.is_primitive(kind) or types.is_fixed_size_binary(kind)
+        widths[field.name] = 1 if types.is_boolean(kind) else getattr(kind, "byte_width", 0) if is_fixed else 0
     return widths
-
-
-def _is_fixed(kind: "pa.DataType") -> bool:
-    import pyarrow.types as types
-
-    return types.is_primitive(kind) or types.is_fixed_size_binary(kind)
 
 
 def _pages(raw: BinaryIO, chunk: "pq.ColumnChunkMetaData") -> Iterator[tuple[dict[int, int], int]]:

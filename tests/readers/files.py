@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from activation_store.exchange.export import convert
 from activation_store.interventions import LivesTable, read_lives, write_lives
-from activation_store.journal import Journal, begun_with, read_journal
+from activation_store.journal import Journal, read_journal
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import read_dictionary, write_dictionary
 from agent_zoo.original.curriculum import read_curriculum
@@ -82,7 +82,7 @@ def made(name: str, make: Callable[[Path], object]) -> Any:
 
 
 def journal(bench: Bench, folder: Path) -> Path:
-    Journal(begun_with(read_metadata(wholes(bench)["json"]))).write(folder)
+    Journal(read_metadata(wholes(bench)["json"]).to_json()).write(folder)
     return next(folder.iterdir())
 
 
