@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from common.files import open_to_append
 from common.ray_cluster import RAY_ADDRESSES, connect, cores, free_cores, is_ray_address
@@ -41,43 +41,6 @@ class LostError(Exception):
     """A machine was lost, and with it the command that ran there; the message says which."""
 
 
-class Running(Protocol):
-    """A command that was started."""
-
-    @property
-    def begun(self) -> float | None:
-        """When it began, as `time.monotonic` counts; None while it waits for a machine."""
-
-    def code(self) -> int | None:
-        """Return its exit code, None while it waits or runs.
-
-        Raises:
-            LostError: it ended with its machine.
-            UserError: its machine lacks what it needs.
-        """
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-
-    def wait(self) -> int | None:
-        """Wait for its end after a signal, and return its exit code, None if there is none."""
-
-
-class Crew(Protocol):
-    """What commands are run by."""
-
-    def size(self) -> int:
-        """Return how many run side by side."""
-
-    def start(self, words: Sequence[str], log: Path, lock: int) -> Running:
-        """Start a script with its options.
-
-        Args:
-            log: that its output is appended to.
-            lock: descriptor that a command on this machine keeps open.
-        """
-
-
 class LocalCrew:
     """Runs one command at a time, which has the machine for itself."""
 
@@ -89,12 +52,21 @@ class LocalCrew:
         return 1
 
     def start(self, words: Sequence[str], log: Path, lock: int) -> "LocalCommand":
-        """Start a script with its options."""
+        """Start a script with its options.
+
+        Args:
+            log: that its output is appended to.
+            lock: descriptor that the command keeps open.
+        """
         return LocalCommand(_started([sys.executable, *words], self._scripts, log, [lock]))
 
 
 class LocalCommand:
-    """A process of this machine."""
+    """A process of this machine.
+
+    Attributes:
+        begun: when it began, as `time.monotonic` counts.
+    """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -145,12 +117,16 @@ class RayCrew:
         return sum(int(there // self.cores_each) for there in machines)
 
     def start(self, words: Sequence[str], log: Path, lock: int) -> "RayCommand":
-        """Start a script with its options; Ray makes it wait until a machine has enough free cores."""
+        """Start a script as `LocalCrew` does, without the lock; Ray makes it wait until a machine has enough cores."""
         return RayCommand(self, self._actor.remote(), words, log)
 
 
 class RayCommand:
-    """A command on a machine of the cluster: first its worker starts, then the command itself."""
+    """A command on a machine of the cluster: first its worker starts, then the command itself.
+
+    Attributes:
+        begun: when it began, as `time.monotonic` counts; None while it waits for a machine.
+    """
 
     def __init__(self, crew: RayCrew, worker: Any, words: Sequence[str], log: Path) -> None:
         self._crew, self._worker, self._words, self._log = crew, worker, words, log
@@ -161,7 +137,12 @@ class RayCommand:
         self._code: int | None = None
 
     def code(self) -> int | None:
-        """Return its exit code, None while it runs."""
+        """Return its exit code, None while it waits or runs.
+
+        Raises:
+            LostError: it ended with its machine.
+            UserError: its machine lacks what it needs.
+        """
         import ray
 
         ready, _ = ray.wait([self._answer], timeout=0)
@@ -222,6 +203,10 @@ class RayCommand:
         self._crew.taken.subtract(self._cores)
         self._cores = []
         ray.kill(self._worker)
+
+
+Crew = LocalCrew | RayCrew
+Running = LocalCommand | RayCommand
 
 
 class _Worker:

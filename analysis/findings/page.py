@@ -1,9 +1,11 @@
 """The page of a study: its claims with their numbers, tables, figures, commands, and what it does not show."""
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -15,6 +17,7 @@ from common.user_error import UserError
 
 STUDY_FILE = "study.yaml"
 PLAYED_FILE = "stages.json"
+Shape = TypeVar("Shape")
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ def _made_by_study(folder: Path) -> bool:
 
 def rewrite_page(page: Path) -> int:
     """Write a page again from the results beside it, and return how many numbers it holds."""
-    text, numbers = _from_beside(page)
+    text, numbers = page_text(*read_beside(page), page.stem)
     write_text(page, text)
     return numbers
 
@@ -160,7 +163,7 @@ def verify_page(page: Path) -> int:
     """
     if not page.exists():
         raise UserError(f"{page} does not exist: give the page of a study, such as docs/findings/memory.md")
-    expected, numbers = _from_beside(page)
+    expected, numbers = page_text(*read_beside(page), page.stem)
     try:
         own = read_bytes(page).decode("utf-8").splitlines()
     except UnicodeDecodeError:
@@ -227,16 +230,15 @@ def read_beside(page: Path) -> tuple[Study, Results, History]:
 
 
 def _read_history(beside: Path) -> History:
-    content = read_json(beside / PLAYED_FILE)
+    return read_as(History, beside / PLAYED_FILE, "run the study again")
+
+
+def read_as(shape: type[Shape], path: Path, advice: str) -> Shape:
+    """Read a JSON file as a data class that pydantic can check (UserError: it is damaged; ends in the advice)."""
     try:
-        return TypeAdapter(History).validate_python(content, strict=False)
-    except ValidationError:
-        raise UserError(f"{beside / PLAYED_FILE} is damaged: run the study again") from None
-
-
-def _from_beside(page: Path) -> tuple[str, int]:
-    study, results, history = read_beside(page)
-    return page_text(study, results, history, page.stem)
+        return TypeAdapter(shape).validate_json(json.dumps(read_json(path)))
+    except (ValidationError, ValueError):
+        raise UserError(f"{path} is damaged: {advice}") from None
 
 
 def said_of(study: Study, results: Results) -> list[tuple[str, str, int]]:

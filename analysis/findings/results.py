@@ -95,7 +95,7 @@ class Results:
         if not all(values.values()):
             check_apart(names, self._seeds, row.file)
             values = {
-                name: {name: _number(self._only(name, row), column, self.folder / name / row.file)} for name in names
+                name: {name: number(self._only(name, row), column, self.folder / name / row.file)} for name in names
             }
         return [[values[name] for name in pattern] for pattern in patterns]
 
@@ -111,7 +111,7 @@ class Results:
             return {}
         same = [name for name in takewhile(lambda name: name != _WORLD, table[0]) if name in own]
         return {
-            world[_WORLD]: _number(world, column, path) if world[column] else math.nan
+            world[_WORLD]: number(world, column, path) if world[column] else math.nan
             for world in table
             if all(world[name] == own[name] for name in same)
         }
@@ -167,25 +167,21 @@ def formatted(values: Mapping[str, str], column: str, form: str) -> str:
     return format(round(value) if form.endswith("d") else value, form)
 
 
-def number(values: Mapping[str, str], column: str) -> float:
-    """Return a number of what `Results.values` returned.
+def number(values: Mapping[str, str], column: str, path: Path = Path("a table")) -> float:
+    """Return a number of what `Results.values` returned, or of a row of the table at a path.
 
     Raises:
         UserError: there is no such column, or it holds no finite number.
     """
-    return _number(values, column, Path("a table"))
-
-
-def _number(values: Mapping[str, str], column: str, path: Path) -> float:
     if column not in values:
         raise UserError(f"{path} has no column {column!r}; it has {', '.join(values)}")
     try:
-        number = float(values[column])
+        value = float(values[column])
     except ValueError:
         raise UserError(f"{path} holds {values[column]!r} in the column {column}, which is no number") from None
-    if not math.isfinite(number):
+    if not math.isfinite(value):
         raise UserError(f"{path} holds {values[column]!r} in the column {column}, which is no finite number")
-    return number
+    return value
 
 
 def _read(path: Path) -> list[dict[str, str]]:
@@ -204,10 +200,7 @@ def _read(path: Path) -> list[dict[str, str]]:
     return [dict(zip(heads, row, strict=True)) for row in rows]
 
 
-Values = dict[str, str]
-
-
-def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
+def rows_of_claims(study: Study, results: Results) -> list[dict[str, dict[str, str]]]:
     """Return the rows of each claim by name.
 
     q corrects p for every mean over trainings of the page, said or not: each outcome that the tables of a claim's or

@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from analysis.findings.crews import POLL_SECONDS, Crew, LocalCrew, LostError, Running
-from analysis.findings.page import History, Named, Played
+from analysis.findings.page import History, Named, Played, read_as
 from analysis.findings.stage_commands import command_words, places
 from analysis.findings.study_file import HERE, Stage, Study
-from common.files import make_folder, read_bytes, read_json, sha256, visible, write_json
+from common.files import make_folder, read_bytes, sha256, visible, write_json
 from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
@@ -90,13 +90,8 @@ class StudyRun:
     states: dict[str, StageState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        path = self.folder / STATE_FILE
-        if not path.exists():
-            return
-        try:
-            self.states = TypeAdapter(dict[str, StageState]).validate_json(json.dumps(read_json(path)))
-        except (ValidationError, ValueError):
-            raise UserError(f"{path} is damaged: delete {self.folder} and run the study again") from None
+        if (path := self.folder / STATE_FILE).exists():
+            self.states = read_as(dict[str, StageState], path, f"delete {self.folder} and run the study again")
 
     def plan(self) -> list[StudyPlan]:
         """Return what is left to do, in order.
@@ -135,8 +130,10 @@ class StudyRun:
                 [plan for plan in plans if plan.action != "skip"], report, crew or LocalCrew(self.scripts), lock
             )
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
-        played = [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
-        return History(played, primary)
+        here, usual = self.folder.as_posix(), (DEFAULT_RESULTS / self.folder.name).as_posix()
+        # Commands are told with the results where they are by default, wherever this study's are.
+        stages = [(name, state.command.replace(here, usual), state.seconds, state.read) for name, state in states]
+        return History([Played(*stage) for stage in stages], primary)
 
     def _refuse_foreign(self, plans: Sequence[StudyPlan]) -> None:
         """Refuse what a stage would replace and this study did not write: only stages that were begun are removed."""
@@ -152,19 +149,12 @@ class StudyRun:
             path.unlink(missing_ok=True)
             return None
         if path.exists():
-            try:
-                before = TypeAdapter(Named).validate_json(json.dumps(read_json(path)))
-            except (ValidationError, ValueError):
-                raise UserError(f"{path} is damaged: delete it, and the outcomes count as named today") from None
+            before = read_as(Named, path, "delete it, and the outcomes count as named today")
             if before.outcomes == outcomes:
                 return before
         named = Named(datetime.now(UTC).date().isoformat(), len(self.states), outcomes)
         write_json(path, asdict(named))
         return named
-
-    def command(self, stage: Stage) -> str:
-        """Return a stage's script and options."""
-        return self._filled(stage, stage.run)
 
     def _filled(self, stage: Stage, text: str) -> str:
         """Put folders where a text has names in braces."""
@@ -173,10 +163,6 @@ class StudyRun:
         for name in set(places(text)):
             text = text.replace(f"{{{name}}}", given[name])
         return text
-
-    def _portable(self, command: str) -> str:
-        """Return a command with the results where they are by default, wherever this study's are."""
-        return command.replace(self.folder.as_posix(), (DEFAULT_RESULTS / self.folder.name).as_posix())
 
     def _action(self, stage: Stage, key: str) -> Action:
         state = self.states.get(stage.name)
@@ -189,7 +175,7 @@ class StudyRun:
     def _key(self, stage: Stage, read: Mapping[str, str], keys: Mapping[str, str]) -> str:
         """Hash the command, the contents of what it reads, and the keys of the stages whose folders it names."""
         needed = {name: keys[name] for name in sorted(stage.needs(set(keys)))}
-        content = json.dumps([self.command(stage), read, needed], sort_keys=True)
+        content = json.dumps([self._filled(stage, stage.run), read, needed], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _save(self, stage: Stage, state: StageState) -> None:
@@ -230,7 +216,7 @@ class StudyRun:
         if plan.action == "run":
             shutil.rmtree(here, ignore_errors=True)
             log.unlink(missing_ok=True)
-        state = StageState(plan.key, self.command(stage), plan.read, spent)
+        state = StageState(plan.key, self._filled(stage, stage.run), plan.read, spent)
         self._save(stage, state)
         words = [self._filled(stage, word) for word in command_words(stage.run)]
         if plan.action == "continue" and stage.resume:

@@ -258,13 +258,21 @@ class Study:
         return [stage for stage in self.stages if fnmatchcase(stage.name, pattern)]
 
     @property
+    def rows(self) -> list[TableRow]:
+        """Those of all claims and forest plots."""
+        rows = [row for claim in self.claims for row in claim.rows.values()]
+        return rows + [row for forest in self.forests for row in forest.rows]
+
+    @property
+    def sources(self) -> "list[TableRow | ResultTable | ResultFigure]":
+        """All that the page shows of stages."""
+        return [*self.rows, *self.tables, *self.figures]
+
+    @property
     def shown_files(self) -> list[tuple[str, str]]:
         """The stage and the file of every table and figure that the page needs, each once, in order."""
-        rows = [row for claim in self.claims for row in claim.rows.values()]
-        rows += [row for forest in self.forests for row in forest.rows]
-        sources: list[TableRow | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
-        files = {(stage.name, source.file) for source in sources for stage in self.named(source.stage)}
-        for row in rows:
+        files = {(stage.name, source.file) for source in self.sources for stage in self.named(source.stage)}
+        for row in self.rows:
             stages = [stage.name for pattern in row.patterns for stage in self.named(pattern)]
             files |= {(stage, row.file) for stage in stages}
             if row.several and row.file in BY_EPISODE:
@@ -380,15 +388,12 @@ def _check(study: Study) -> None:
             check_command(stage.run, stage.resume)
         except UserError as error:
             raise UserError(f"the stage {stage.name}: {error}") from None
-    rows = [row for claim in study.claims for row in claim.rows.values()]
-    rows += [row for forest in study.forests for row in forest.rows]
-    shown_ones: list[TableRow | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
-    for table in shown_ones:
-        if not study.named(table.stage):
-            raise UserError(f"{shown(table.stage)} is no stage")
-        if Path(table.file).name != table.file or table.file == "..":
-            raise UserError(f"{shown(table.file)} must be the name of a file in the stage's folder")
-    for row in rows:
+    for source in study.sources:
+        if not study.named(source.stage):
+            raise UserError(f"{shown(source.stage)} is no stage")
+        if Path(source.file).name != source.file or source.file == "..":
+            raise UserError(f"{shown(source.file)} must be the name of a file in the stage's folder")
+    for row in study.rows:
         if row.minus and not study.named(row.minus):
             raise UserError(f"{shown(row.minus)} is no stage")
     for table in study.tables:
@@ -399,18 +404,16 @@ def _check(study: Study) -> None:
         _check_claim(claim, study.primary)
     for primary in study.primary:
         _check_primary(primary, study)
-    _check_worlds(study, rows)
+    _check_worlds(study)
     for part in ("tables", "forests", "figures"):
         if (part in study.text.parts) != bool(getattr(study, part)):
             raise UserError(
                 f"the study has {part} that its page does not show, or the other way round: {{{{ {part} }}}}"
             )
-    for table in study.tables:
-        check_free_text(table.title)
-    for text in (words for forest in study.forests for words in (forest.title, forest.axis)):
+    texts = [table.title for table in study.tables]
+    texts += [words for forest in study.forests for words in (forest.title, forest.axis)]
+    for text in (*texts, *(figure.caption for figure in study.figures)):
         check_free_text(text)
-    for figure in study.figures:
-        check_free_text(figure.caption)
 
 
 def _check_primary(primary: Primary, study: Study) -> None:
@@ -424,10 +427,10 @@ def _check_primary(primary: Primary, study: Study) -> None:
         raise UserError(f"the primary outcome {primary} is in no claim: say what was found, whatever it is")
 
 
-def _check_worlds(study: Study, rows: list[TableRow]) -> None:
+def _check_worlds(study: Study) -> None:
     """Refuse means over trainings of the same worlds where their tables do not tell one world from another."""
     seeds = study.seeds({})
-    for row in rows:
+    for row in study.rows:
         if not row.several or row.file in BY_EPISODE:
             continue
         check_apart([stage.name for pattern in row.patterns for stage in study.named(pattern)], seeds, row.file)

@@ -183,7 +183,7 @@ def test_the_unit_that_matters_more_in_total_is_ranked_first(pair: PolicyPool) -
     (twin,) = play_arm(pair, GROUP, ArmPlan("unedited", 6))
     tables = [LivesTable.of_rows(twin.rows), held(pair, FAST, "fast"), held(pair, SLOW, "slow")]  # type: ignore[union-attr]
     rows = [
-        {"arm": arm.name} | {name: getattr(table, name)[place] for name in KEYS[1:]}
+        {"arm": arm.name} | {name: getattr(table, name)[place] for name in [*KEYS][1:]}
         | {name: values[place] for name, values in table.outcomes.items()}
         for arm, table in zip(arms, tables, strict=True) for place in range(len(table))
     ]  # fmt: skip
