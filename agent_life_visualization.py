@@ -20,6 +20,7 @@ from activation_store.schema import DumpMetadata
 from common import argument_checks, command_line
 from common.argument_checks import at_least, result_name, seed_value
 from common.number_text import plural
+from common.progress_view import say, step
 from common.result_places import OutputFolder
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ def main() -> None:
     from analysis.runs.cluster_run import read_cluster_run
     from analysis.runs.propagated_labels import label_records
     from analysis.runs.run_folder import RunFolder, description
-    from common.progress_view import step
 
     console = Console()
     run = read_cluster_run(arguments.cluster_dir, arguments.dump) if arguments.cluster_dir else None
@@ -94,7 +94,7 @@ def main() -> None:
             propagated = label_records(run, arguments.dump, folder, console, spans.key[chosen].tolist())
             console.print(propagated.rule.in_words(), highlight=False, soft_wrap=True)
         draw(arguments, metadata, spans.key[chosen], propagated, folder, console)
-    console.print(f"figures and lives.json: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"figures and lives.json: {folder.path}")
 
 
 def check_values(arguments: Arguments) -> None:
@@ -116,7 +116,6 @@ def draw(
     """Read the episodes of the chosen lives, draw a figure of each life, and write their events."""
     from analysis.life.life_figure import life_figure
     from analysis.life.timeline import ClusterStrip, columns_used, ending, life_summary, timeline_of
-    from common.progress_view import step
 
     with step(console, "reading the episodes") as report:
         records = read_dump(

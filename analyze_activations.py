@@ -19,6 +19,7 @@ from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import BYTES_A_RECORD, AnalysisSettings
 from analysis.runs.record_limit import limited
 from common import command_line
+from common.progress_view import Step, say, step
 
 if TYPE_CHECKING:
     from analysis.clusters.dataset import Dataset
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
     from analysis.runs.run_folder import RunFolder
-    from common.progress_view import Step
 
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 
@@ -55,7 +55,6 @@ def analyse(
 
     from analysis.clusters.dataset import read_dataset
     from analysis.clusters.summary_text import cluster_table, verdict_lines
-    from common.progress_view import step
 
     console = Console()
     for line in settings.without_effect():
@@ -83,10 +82,10 @@ def analyse(
     if summary:
         console.print(cluster_table(summary))
         console.print(verdict_lines(summary), highlight=False)
-    console.print(f"figures, arrays and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"figures, arrays and summary.txt: {folder.path}")
 
 
-def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: "Step") -> "Run":
+def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: Step) -> "Run":
     """Find the principal components, save the files that every run has, and collect the inputs of all outputs."""
     with show("loading the libraries"):
         from analysis.clusters.components import principal_components

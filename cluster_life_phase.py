@@ -18,6 +18,7 @@ import tyro
 from activation_store.reader import read_identity, read_metadata
 from common import argument_checks, command_line
 from common.argument_checks import at_least, between, result_name, seed_value
+from common.progress_view import say, step
 from common.result_places import OutputFolder
 from common.user_error import UserError
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from analysis.life.phases.results import LifePhases
-    from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
 
 
@@ -77,23 +77,29 @@ def main() -> None:
 
     from rich.console import Console
 
+    from analysis.life.phases.results import life_phases
     from analysis.life.phases.text import as_text
     from analysis.runs.cluster_run import read_cluster_run
     from analysis.runs.propagated_labels import label_records
     from analysis.runs.run_folder import RunFolder, description
+    from analysis.statistics.resampling import Bootstrap
 
     console = Console()
     run = read_cluster_run(arguments.cluster_dir, arguments.dump)
     lives = check_lifespans(arguments)
+    bootstrap = Bootstrap(resamples=arguments.bootstraps, seed=arguments.seed)
     described = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
     with RunFolder(arguments.folder, described) as folder:
         propagated = label_records(run, arguments.dump, folder, console)
-        results = count_and_test(arguments, propagated, lives, console)
+        with step(console, f"testing against {arguments.permutations:,} random shifts and orders") as report:
+            results = life_phases(
+                propagated, lives, arguments.n_bins, arguments.min_lifespan, arguments.permutations, bootstrap, report
+            )
         draw(results, f"{metadata.policy}: clusters of {run.path.resolve().name}", folder, console)
         folder.save_json("life_phase.json", results.to_json())
         folder.save_text("life_phase.txt", as_text(results))
-    console.print(as_text(results), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"figures and numbers: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+    say(console, as_text(results))
+    say(console, f"figures and numbers: {folder.path}")
 
 
 def check_values(arguments: Arguments) -> None:
@@ -122,26 +128,10 @@ def check_lifespans(arguments: Arguments) -> int:
     return len(spans)
 
 
-def count_and_test(
-    arguments: Arguments, propagated: "PropagatedLabels", lives: int, console: "Console"
-) -> "LifePhases":
-    """Compute all numbers."""
-    from analysis.life.phases.results import life_phases
-    from analysis.statistics.resampling import Bootstrap
-    from common.progress_view import step
-
-    bootstrap = Bootstrap(resamples=arguments.bootstraps, seed=arguments.seed)
-    with step(console, f"testing against {arguments.permutations:,} random shifts and orders") as report:
-        return life_phases(
-            propagated, lives, arguments.n_bins, arguments.min_lifespan, arguments.permutations, bootstrap, report
-        )
-
-
 def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:
     """Draw the three figures."""
     from analysis.life.phases.figure import life_phase_figure, transitions_figure
     from analysis.life.phases.text import caption
-    from common.progress_view import step
 
     labels = results.sequences.labels
     with step(console, "drawing"):

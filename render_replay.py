@@ -20,6 +20,7 @@ import tyro
 from common import argument_checks, command_line
 from common.argument_checks import at_least, between, result_name
 from common.number_text import plural
+from common.progress_view import say, step
 from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
@@ -85,8 +86,9 @@ def main() -> None:
     from rich.console import Console
 
     from analysis.replays.file import read_replay
+    from analysis.replays.page.page import replay_page
     from analysis.replays.replay import events_of
-    from common.progress_view import step
+    from common.files import write_text
 
     console = Console()
     with step(console, f"reading {arguments.file.name}") as report:
@@ -94,11 +96,12 @@ def main() -> None:
         events = events_of(replay)
     clusters = matched_clusters(arguments, replay, console)
     if arguments.path.suffix.lower() == ".html":
-        render_page(arguments, replay, events, clusters, console)
+        with step(console, "rendering the page"):
+            write_text(arguments.path, replay_page(replay, events, clusters, arguments.file.name))
     else:
         render_film(arguments, replay, events, clusters, console)
     size = arguments.path.stat().st_size
-    console.print(f"{arguments.path}: {size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"{arguments.path}: {size / 1e6:.1f} MB")
 
 
 def check_values(arguments: Arguments) -> None:
@@ -146,22 +149,9 @@ def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console")
     if arguments.dump is None or arguments.cluster_dir is None:
         return None
     from analysis.replays.clusters import clusters_of
-    from common.progress_view import step
 
     with step(console, f"finding the episode in {arguments.dump.name}") as report:
         return clusters_of(replay, arguments.file, arguments.dump, arguments.cluster_dir, report)
-
-
-def render_page(
-    arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
-) -> None:
-    """Write the page."""
-    from analysis.replays.page.page import replay_page
-    from common.files import write_text
-    from common.progress_view import step
-
-    with step(console, "rendering the page"):
-        write_text(arguments.path, replay_page(replay, events, clusters, arguments.file.name))
 
 
 def render_film(
@@ -177,7 +167,6 @@ def render_film(
         player_called,
         ticks_between,
     )
-    from common.progress_view import step
 
     ticks = ticks_between(replay, arguments.start, arguments.end, arguments.skip)
     followed = None if arguments.follow is None else player_called(arguments.follow, replay)

@@ -33,11 +33,10 @@ from analysis.codes.options import (
     VideoArguments,
 )
 from common import command_line
+from common.progress_view import Step, say, step
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from common.progress_view import Step
 
 
 def main() -> None:
@@ -47,13 +46,11 @@ def main() -> None:
 
     from rich.console import Console
 
-    from common.progress_view import step
-
     console = Console()
     COMMANDS[name](options, console, partial(step, console))
 
 
-def fit(options: FitSettings, console: "Console", step: "Step") -> None:
+def fit(options: FitSettings, console: "Console", step: Step) -> None:
     """Find codes in a dump, compare them, and print where the results are."""
     from activation_store.reader import read_metadata
     from analysis.clusters.settings import BYTES_A_RECORD
@@ -76,7 +73,7 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     say(console, f"figures, codes and summary.txt: {folder.path}")
 
 
-def describe(options: DescribeArguments, console: "Console", step: "Step") -> None:
+def describe(options: DescribeArguments, console: "Console", step: Step) -> None:
     """Write a card for each code, a map of where they are, and labels.yaml for their names."""
     from analysis.codes.cards import cards_markdown, cards_of, code_places
     from analysis.codes.content import coded_dump
@@ -103,7 +100,7 @@ def describe(options: DescribeArguments, console: "Console", step: "Step") -> No
     say(console, f"names of codes, for you to write: {labels}")
 
 
-def plot(options: PlotArguments, console: "Console", step: "Step") -> None:
+def plot(options: PlotArguments, console: "Console", step: Step) -> None:
     """Draw the plane beside t-SNE and UMAP, and measure how well each keeps neighbourhoods."""
     from analysis.codes.content import open_run
     from analysis.runs.run_folder import write_figure
@@ -133,7 +130,7 @@ def interval(row: dict[str, Any], name: str, form: str) -> str:
     return f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
 
 
-def videos(options: VideoArguments, console: "Console", step: "Step") -> None:
+def videos(options: VideoArguments, console: "Console", step: Step) -> None:
     """Write a film of each code, and one of all codes in a grid."""
     from analysis.codes.content import coded_dump
     from analysis.codes.films import stretches_of, write_films
@@ -145,7 +142,7 @@ def videos(options: VideoArguments, console: "Console", step: "Step") -> None:
         say(console, line)
 
 
-def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
+def hover(options: HoverArguments, console: "Console", step: Step) -> None:
     """Write the explorer's page of a run: the plane and its codes, a strip of views on hover, the life on click."""
     from analysis.codes.content import open_run
     from common.files import write_text
@@ -162,7 +159,7 @@ def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
     say(console, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def compare(options: CompareArguments, console: "Console", step: "Step") -> None:
+def compare(options: CompareArguments, console: "Console", step: Step) -> None:
     """Measure the codes, and other ways to divide the same states."""
     from activation_store.directions import write_directions
     from analysis.codes.content import open_run
@@ -191,7 +188,7 @@ def compare(options: CompareArguments, console: "Console", step: "Step") -> None
     say(console, f"leaderboard: {path}")
 
 
-def agreement(options: AgreementArguments, console: "Console", step: "Step") -> None:
+def agreement(options: AgreementArguments, console: "Console", step: Step) -> None:
     """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
     from activation_store.reader import read_metadata
     from common.files import make_folder, write_json, write_text
@@ -213,12 +210,7 @@ def agreement(options: AgreementArguments, console: "Console", step: "Step") -> 
     say(console, f"agreement: {path}")
 
 
-def say(console: "Console", line: str) -> None:
-    """Print a line as it is, however long it is."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-COMMANDS: dict[str, Callable[[Any, "Console", "Step"], None]] = {
+COMMANDS: dict[str, Callable[[Any, "Console", Step], None]] = {
     "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover, "compare": compare,
     "agreement": agreement,
 }  # fmt: skip

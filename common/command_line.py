@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from common.argument_checks import did_you_mean
 from common.figure_settings import draw_without_screen
 from common.lasting_output import lost_output, make_output_last
-from common.user_error import TOO_LITTLE_MEMORY, UserError, path_fault, printable
+from common.user_error import UserError, fault_of, printable
 
 HELP = ("-h", "--help", "-H", "--help-verbose")
 _WIDEST = 120
@@ -229,16 +229,10 @@ def run(main: Callable[[], None]) -> NoReturn:
     draw_without_screen()
     try:
         main()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        _end(EXIT_BAD_INPUT)
-    except OSError as error:
-        if (fault := path_fault(error)) is None:
+    except (UserError, OSError, MemoryError) as error:
+        if (fault := fault_of(error)) is None:
             raise
         print(f"error: {fault}", file=sys.stderr)
-        _end(EXIT_BAD_INPUT)
-    except MemoryError:
-        print(f"error: {TOO_LITTLE_MEMORY}", file=sys.stderr)
         _end(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end takes a moment, which a second Ctrl-C must not disturb

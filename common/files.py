@@ -47,17 +47,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{path} cannot be written: {_obstacle(error)}") from None
     try:
-        yield Path(name)
-        _flush(Path(name))
-        Path(name).replace(path)
-    except BaseException as error:
+        with full_disk_named(path):
+            yield Path(name)
+            sync(Path(name), 0o666 & ~_umask())
+            Path(name).replace(path)
+    except BaseException:
         Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
     finally:
         os.close(lock)
-    sync_folder(path.parent)
+    sync(path.parent)
     _written.add(path)
 
 
@@ -406,7 +405,7 @@ def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
 def write_sums(folder: Path, names: Sequence[str]) -> None:
     """Put files of a folder on the disk, and then their hashes, for `sums_hold`."""
     for name in names:
-        _sync(folder / name)
+        sync(folder / name)
     write_bytes(folder / SUMS_FILE, _sums(folder, names))
 
 
@@ -422,23 +421,12 @@ def _sums(folder: Path, names: Sequence[str]) -> bytes:
     return "".join(f"{sha256(folder / name)}  {name}\n" for name in names).encode()
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` survive a power cut."""
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
+def sync(path: Path, mode: int | None = None) -> None:
+    """Make a file, or renames inside a folder, survive a power cut; `mode` sets who may read and write it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fchmod(descriptor, 0o666 & ~_umask())
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

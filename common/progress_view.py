@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -133,12 +134,7 @@ def progress(
 
     console = console or Console()
     if not console.is_terminal:
-        shown = console  # a name that is never None, for the closure
-
-        def write(line: str) -> None:
-            shown.print(line, highlight=False, markup=False, soft_wrap=True)
-
-        lines = ProgressLines(description, unit, write, clock)
+        lines = ProgressLines(description, unit, partial(say, console), clock)
         with _watched(lines):
             yield lines.report
         return
@@ -155,6 +151,11 @@ def progress(
             bar.update(task, completed=done, total=whole, text=text)
 
         yield report
+
+
+def say(console: "Console", line: str) -> None:
+    """Print a line as it is, however long it is."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

@@ -23,11 +23,13 @@ class UserError(Exception):
         return one_line(super().__str__())
 
 
-def path_fault(error: OSError) -> str | None:
-    """Return a line about a path that cannot be used, whatever was tried with it; None for all other failures.
+def fault_of(error: UserError | OSError | MemoryError) -> str | None:
+    """Return a line about what the user can mend: bad input, little memory or a path that cannot be used; else None.
 
     A name that is too long, or a folder that may not be searched, fails wherever a path is first looked at.
     """
+    if not isinstance(error, OSError):
+        return TOO_LITTLE_MEMORY if isinstance(error, MemoryError) else str(error)
     if error.errno not in _OF_PATHS or error.filename is None:
         return None
     name = error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from common.files import SUMS_FILE, sums_hold, sync_folder, write_sums
+from common.files import SUMS_FILE, sums_hold, sync, write_sums
 from common.user_error import UserError, one_line
 
 SWITCH = "NMMO_COMPILED_GAME"
@@ -168,7 +168,7 @@ def _compile(folder: Path) -> None:
             write_sums(result, names)
             (result / SUMS_FILE).chmod(0o600)
         result.rename(folder)
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def _check_private(path: Path) -> None:

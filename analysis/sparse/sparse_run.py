@@ -23,7 +23,7 @@ from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_
 from analysis.sparse.states import SparseStates, Split, check_enough, read_states, split_episodes
 from analysis.sparse.training import Epoch
 from common.files import sha256
-from common.progress_view import step
+from common.progress_view import say, step
 from common.weights_and_biases import Mirror
 
 TESTED = 20_000
@@ -80,7 +80,7 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
                 describing.save(folder, meaning, settings, metadata)
         console.print(outputs.headline(results))
         if meaning is not None:
-            console.print("\n".join(meaning.lines()), highlight=False, markup=False, soft_wrap=True)
+            say(console, "\n".join(meaning.lines()))
     discard(settings)
     return settings.run_folder
 

@@ -22,7 +22,7 @@ import orjson
 from filelock import FileLock
 
 from common.array_files import array_of
-from common.files import SUMS_FILE, as_json, make_folder, read_bytes, sums_hold, sync_folder, write_bytes, write_sums
+from common.files import SUMS_FILE, as_json, make_folder, read_bytes, sums_hold, sync, write_bytes, write_sums
 from common.progress_view import Progress, no_progress
 from common.user_error import UserError
 from reinforcement_learning.processes import end_with_parent, usable_cores, worker_context
@@ -58,7 +58,7 @@ def ensure_maps(
             _remove_leftovers(folder)
             _write_if_changed(folder / DESCRIPTION_FILE, as_json(description))
             _generate(settings, folder, needed, progress)
-            sync_folder(folder)
+            sync(folder)
     return folder
 
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent_zoo.checkpoint import versions
 from common.checked_json import CHECKSUM, entry_checksum, entry_fits, with_checksum, without_checksum
-from common.files import append_bytes, read_bytes, read_json, sync_folder, write_bytes
+from common.files import append_bytes, read_bytes, read_json, sync, write_bytes
 from common.user_error import UserError
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
 from reinforcement_learning.play.entrants import Entrant, encoding_of
@@ -80,7 +80,7 @@ class EvaluationJournal:
         content = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
         append_bytes(self.path, content, begin=not self.played, sync=True)
         if new:
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
         self.played |= {episode.number: episode for episode in group}
 
     def remove(self) -> None:
