@@ -106,7 +106,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(tmp_path: Path, kind:
     if kind == "pipe":
         os.mkfifo(path)
     for act in (read_bytes, read_lines, sha256, read_json, lambda path: append_bytes(path, b"x")):
-        assert_refuses(str(path), act, path)
+        assert_refuses([str(path), "a directory" if kind == "folder" else "plain file"], act, path)
     assert_refuses("is no path", read_bytes, Path("a\0b"))
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import numpy as np
 import pytest
 
 from common import command_line
-from common.files import read_json
 from common.user_error import LONGEST_MESSAGE, TOO_LITTLE_MEMORY, UserError, printable
-from tests.command import assert_refused, assert_refuses, run_here
+from tests.command import assert_refused, run_here
 
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
 
@@ -63,12 +61,6 @@ def test_scripts_print_one_line(main: Callable[[], None], message: str, capsys: 
 def test_tables_show_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
     command_line.print_table(("policy",), [(HOSTILE,)])
     assert capsys.readouterr().out.splitlines() == ["policy", printable(HOSTILE)]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs named pipes")
-def test_a_pipe_is_no_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.json")
-    assert_refuses(r"pipe\.json is not a plain file", read_json, tmp_path / "pipe.json")
 
 
 LONG = "x" * 300
