@@ -1,23 +1,21 @@
 """The page of a study: its claims with their numbers, tables, figures, commands, and what it does not show."""
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from analysis.findings.page_template import Said, template_of
 from analysis.findings.results import Results, formatted, number, rows_of_claims
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
+from common.checked_json import in_shape
 from common.files import PARTIAL_SUFFIX, make_folder, read_bytes, read_json, write_json, write_text
 from common.user_error import UserError
 
 STUDY_FILE = "study.yaml"
 PLAYED_FILE = "stages.json"
-Shape = TypeVar("Shape")
 
 
 @dataclass(frozen=True)
@@ -230,15 +228,8 @@ def read_beside(page: Path) -> tuple[Study, Results, History]:
 
 
 def _read_history(beside: Path) -> History:
-    return read_as(History, beside / PLAYED_FILE, "run the study again")
-
-
-def read_as(shape: type[Shape], path: Path, advice: str) -> Shape:
-    """Read a JSON file as a data class that pydantic can check (UserError: it is damaged; ends in the advice)."""
-    try:
-        return TypeAdapter(shape).validate_json(json.dumps(read_json(path)))
-    except (ValidationError, ValueError):
-        raise UserError(f"{path} is damaged: {advice}") from None
+    path = beside / PLAYED_FILE
+    return in_shape(History, read_json(path), f"{path} is damaged", "run the study again")
 
 
 def said_of(study: Study, results: Results) -> list[tuple[str, str, int]]:

@@ -19,10 +19,11 @@ from typing import Literal
 from pydantic import ConfigDict
 
 from analysis.findings.crews import POLL_SECONDS, Crew, LocalCrew, LostError, Running
-from analysis.findings.page import History, Named, Played, read_as
+from analysis.findings.page import History, Named, Played
 from analysis.findings.stage_commands import command_words, places
 from analysis.findings.study_file import HERE, Stage, Study
-from common.files import make_folder, read_bytes, sha256, visible, write_json
+from common.checked_json import in_shape
+from common.files import make_folder, read_bytes, read_json, sha256, visible, write_json
 from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
@@ -91,7 +92,8 @@ class StudyRun:
 
     def __post_init__(self) -> None:
         if (path := self.folder / STATE_FILE).exists():
-            self.states = read_as(dict[str, StageState], path, f"delete {self.folder} and run the study again")
+            advice = f"delete {self.folder} and run the study again"
+            self.states = in_shape(dict[str, StageState], read_json(path), f"{path} is damaged", advice)
 
     def plan(self) -> list[StudyPlan]:
         """Return what is left to do, in order.
@@ -149,7 +151,8 @@ class StudyRun:
             path.unlink(missing_ok=True)
             return None
         if path.exists():
-            before = read_as(Named, path, "delete it, and the outcomes count as named today")
+            advice = "delete it, and the outcomes count as named today"
+            before = in_shape(Named, read_json(path), f"{path} is damaged", advice)
             if before.outcomes == outcomes:
                 return before
         named = Named(datetime.now(UTC).date().isoformat(), len(self.states), outcomes)

@@ -62,6 +62,7 @@ def templates(bench: Bench, folder: Path, data: st.DataObject) -> None:
 
 @reader(
     "analysis.findings.page:verify_page",
+    "analysis.findings.page:_read_history",
     "analysis.findings.results:_read",
     cases=60,
 )
@@ -75,7 +76,7 @@ def what_lies_beside_a_page(bench: Bench, folder: Path, data: st.DataObject) -> 
         assert damaged.read_text().split() == before.decode().split()  # only what is between the cells changed
 
 
-@reader("analysis.findings.page:read_as", cases=60)
+@reader("analysis.findings.running:__post_init__", cases=60)
 def states_of_studies(bench: Bench, folder: Path, data: st.DataObject) -> None:
     state = {"key": "0" * 64, "command": "x", "read": {"a": "b"}, "seconds": 1.5, "files": {"c": 1}}
     (folder / STATE_FILE).write_bytes(damaged_json(data, {"clear_a": state}))

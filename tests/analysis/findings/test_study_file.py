@@ -387,7 +387,7 @@ def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Pat
 def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
     (folder / "results").mkdir()
     (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
-    assert_refuses(r"primary\.json is damaged: delete it", run_of, TWO_STAGES, folder)
+    assert_refuses(r"primary\.json is damaged: .*delete it", run_of, TWO_STAGES, folder)
 
 
 @pytest.mark.parametrize("name", ["a", "b.log"])
