@@ -22,7 +22,7 @@ from activation_store.records import RaggedRows, Records
 from activation_store.schema import DumpMetadata, Format, Precision
 from activation_store.selection import ALL_RECORDS, Selection, Subsample, select
 from activation_store.writer import DumpWriter
-from common.files import atomic_path, full_disk_named
+from common.files import atomic_path
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def export(
     records = 0
     with (
         atomic_path(path) as temporary,
-        full_disk_named(path),
         pq.ParquetWriter(
             temporary, schema, compression="zstd", use_dictionary=scalars, write_statistics=scalars
         ) as writer,

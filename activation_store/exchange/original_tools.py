@@ -274,8 +274,6 @@ def _to_records(batch: list[dict[str, Any]], metadata: DumpMetadata, episodes: _
     )
     tick = _array([observation["CurrentTick"] for observation in seen], (count, 1))[:, 0]
     action = _array([record["action"] for record in batch], (count, len(ACTION_HEADS)))
-    if ((action < 0) | (action >= np.array([head.size for head in ACTION_HEADS]))).any():
-        raise ValueError("an action lies outside its head")
     activations = {
         name: _array(
             [record["activations"][name] if record.get("activations") else record["activation"] for record in batch],

@@ -115,15 +115,15 @@ def _integer(value: Any, name: str) -> int:
     return value
 
 
-def _check_list(value: Any, length: int, name: str) -> None:
+def _check_list(value: Any, length: int, name: str, kinds: set[type], what: str) -> None:
     if type(value) is not list or len(value) != length:
         raise RecordError(f"{name} is not a list of {length} numbers")
+    if not set(map(type, value)) <= kinds:
+        raise RecordError(f"{name} holds something other than {what}")
 
 
 def _integers(value: Any, length: int, name: str, dtype: Any) -> np.ndarray:
-    _check_list(value, length, name)
-    if not set(map(type, value)) <= {int}:
-        raise RecordError(f"{name} holds something other than integers")
+    _check_list(value, length, name, {int}, "integers")
     try:
         return np.array(value, dtype)
     except OverflowError:
@@ -131,9 +131,7 @@ def _integers(value: Any, length: int, name: str, dtype: Any) -> np.ndarray:
 
 
 def _floats(value: Any, length: int, name: str) -> np.ndarray:
-    _check_list(value, length, name)
-    if not set(map(type, value)) <= {int, float}:
-        raise RecordError(f"{name} holds something other than numbers")
+    _check_list(value, length, name, {int, float}, "numbers")
     with np.errstate(over="ignore"):
         array = np.array(value, np.float64).astype(np.float32)
     if not np.isfinite(array).all():
@@ -144,9 +142,7 @@ def _floats(value: Any, length: int, name: str) -> np.ndarray:
 def _column(value: Any, column: Column, name: str) -> Any:
     values, length = ([value], 1) if column.width is None else (value, column.width)
     if column.dtype == "bool":
-        _check_list(values, length, name)
-        if not set(map(type, values)) <= {bool}:
-            raise RecordError(f"{name} holds something other than true and false")
+        _check_list(values, length, name, {bool}, "true and false")
         array = np.array(values, bool)
     elif column.dtype == "float32":
         array = _floats(values, length, name)
