@@ -1,10 +1,12 @@
 """The fourteen features that every analysis starts from."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from analysis.features import observed
 from analysis.features.feature import YES_OR_NO, Compute, Feature
-from analysis.features.observed import Observed
+from analysis.features.observed import COMBAT_SKILLS, Observed
 
 
 def own(name: str) -> Compute:
@@ -22,9 +24,12 @@ def is_giving_item(seen: Observed) -> np.ndarray:
     return seen.chose("Give.InventoryItem") & seen.chose("Give.Target")
 
 
-def max_combat_level(seen: Observed) -> np.ndarray:
-    """Return the highest of the agent's own melee, range and mage levels, (B,) int16."""
-    return np.maximum.reduce([seen.own(f"{style}_level") for style in ("melee", "range", "mage")])
+def highest_level(skills: Sequence[str]) -> Compute:
+    """Return a function that computes a feature: the highest of the agent's own levels in some skills."""
+    return lambda seen: np.maximum.reduce([seen.own(f"{skill}_level") for skill in skills])
+
+
+max_combat_level = highest_level(COMBAT_SKILLS)
 
 
 def _visible_npcs(seen: Observed) -> np.ndarray:

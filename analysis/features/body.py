@@ -5,12 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.features import observed
-from analysis.features.basics import own
+from analysis.features.basics import highest_level, own
 from analysis.features.feature import YES_OR_NO, Compute, Feature
-from analysis.features.observed import Observed
+from analysis.features.observed import COMBAT_SKILLS, Observed
 from common.user_error import UserError
 
-COMBAT_SKILLS = ("melee", "range", "mage")
 HARVESTING_SKILLS = ("fishing", "herbalism", "prospecting", "carving", "alchemy")
 MAP_BORDER = 16
 """Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""
@@ -21,10 +20,6 @@ RATION, POTION = 16, 17
 """The game's `type_id` values of items."""
 Which = Callable[[Observed], np.ndarray]
 """Marks item rows: (I,) bool."""
-
-
-def _highest(skills: tuple[str, ...], seen: Observed) -> np.ndarray:
-    return np.maximum.reduce([seen.own(f"{skill}_level") for skill in skills])
 
 
 def _ticks_since_combat(seen: Observed) -> np.ndarray:
@@ -63,11 +58,11 @@ BODY = (
     Feature(
         "max_harvesting_level", "level",
         "The highest of the agent's fishing, herbalism, prospecting, carving and alchemy levels.",
-        lambda seen: _highest(HARVESTING_SKILLS, seen),
+        highest_level(HARVESTING_SKILLS),
     ),
     Feature(
         "max_level", "level", "The highest of the agent's eight skill levels.",
-        lambda seen: _highest(COMBAT_SKILLS + HARVESTING_SKILLS, seen),
+        highest_level(COMBAT_SKILLS + HARVESTING_SKILLS),
     ),
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from analysis.lives import Lives, lives_of
 from common.user_error import UserError
 
 _TASK = TRUTH + "task"
+COMBAT_SKILLS = ("melee", "range", "mage")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ class Observed:
     @cached_property
     def combat_level(self) -> np.ndarray:
         """The highest of each entity's melee, range and mage levels, (E,) int16."""
-        return np.maximum.reduce([self.entity(f"{style}_level") for style in ("melee", "range", "mage")])
+        return np.maximum.reduce([self.entity(f"{style}_level") for style in COMBAT_SKILLS])
 
     @cached_property
     def material(self) -> np.ndarray:
@@ -202,17 +203,10 @@ def total(values: np.ndarray, owner: np.ndarray, records: int) -> np.ndarray:
     return np.bincount(owner, weights=values, minlength=records)
 
 
-def smallest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
-    """Return the smallest value of each record's rows, `none` for a record without rows: (B,) int64."""
-    return _extreme(np.minimum, values, owner, records, none)
-
-
-def largest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
-    """Return the largest value of each record's rows, `none` for a record without rows: (B,) int64."""
-    return _extreme(np.maximum, values, owner, records, none)
-
-
-def _extreme(choose: np.ufunc, values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
+def extreme(
+    values: np.ndarray, owner: np.ndarray, records: int, none: int, choose: np.ufunc = np.minimum
+) -> np.ndarray:
+    """Return the smallest value of each record's rows, or what else to choose, `none` without rows: (B,) int64."""
     # Rows are ordered by record, so each record's rows are contiguous.
     extremes = np.full(records, none, np.int64)
     if len(owner):

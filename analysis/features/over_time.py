@@ -37,7 +37,8 @@ def _whole(seen: Observed, name: str) -> np.ndarray:
     return seen.own(name).astype(np.int64)
 
 
-def _change(name: str) -> Compute:
+def change(name: str) -> Compute:
+    """Return a function that computes a feature: the change of a column of the agent's own row since a tick before."""
     return lambda seen: _whole(seen, name) - earlier(_whole(seen, name), seen.lives, 1)
 
 
@@ -64,7 +65,7 @@ OVER_TIME = tuple(
     Feature(name, unit, definition, compute, over_time=True)
     for name, unit, definition, compute in (
         *(
-            (f"{own}_change", unit, f"Change of the agent's {own} since the previous tick; 0 at spawn.", _change(own))
+            (f"{own}_change", unit, f"Change of the agent's {own} since the previous tick; 0 at spawn.", change(own))
             for own, unit in (("health", "points"), ("food", "points"), ("water", "points"), ("gold", "gold"))
         ),
         (

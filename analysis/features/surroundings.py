@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -21,6 +22,8 @@ REACH = 3
 
 Who = Callable[[Observed], np.ndarray]
 """Marks entity rows: (E,) bool."""
+PLAYERS: Who = attrgetter("is_player")
+NPCS: Who = attrgetter("is_npc")
 SIDE = math.isqrt(TILES_IN_VIEW)
 RADIUS = SIDE // 2
 OUT_OF_VIEW = RADIUS + 1
@@ -31,14 +34,6 @@ _FROM_MIDDLE = np.abs(np.indices((SIDE, SIDE)) - RADIUS).max(axis=0).ravel().ast
 GIVES_ITEMS = ("ore", "tree", "crystal", "herb", "fish")
 USED_UP = ("slag", "stump", "fragment", "weeds")
 IMPASSABLE = ("void", "water", "stone", "ocean", "fish")
-
-
-def _players(seen: Observed) -> np.ndarray:
-    return seen.is_player
-
-
-def _npcs(seen: Observed) -> np.ndarray:
-    return seen.is_npc
 
 
 def _of_type(kind: str) -> Who:
@@ -60,7 +55,7 @@ def _count(who: Who) -> Compute:
 def _distance(who: Who) -> Compute:
     def compute(seen: Observed) -> np.ndarray:
         rows = who(seen)
-        return observed.smallest(seen.distance[rows], seen.entity_owner[rows], len(seen), OUT_OF_VIEW)
+        return observed.extreme(seen.distance[rows], seen.entity_owner[rows], len(seen), OUT_OF_VIEW)
 
     return compute
 
@@ -70,26 +65,27 @@ def _nearest_npc_type(seen: Observed) -> np.ndarray:
     # A combined sort key: distance first; at equal distance, the most dangerous type has the smallest key.
     kinds = len(NPC_TYPES) + 1
     rank = seen.distance[rows] * kinds - seen.entity("npc_type")[rows]
-    nearest = observed.smallest(rank, seen.entity_owner[rows], len(seen), 0)
+    nearest = observed.extreme(rank, seen.entity_owner[rows], len(seen), 0)
     return -nearest % kinds
 
 
-def _player_health(extreme: Callable[..., np.ndarray]) -> Compute:
+def _player_health(choose: np.ufunc) -> Compute:
     def compute(seen: Observed) -> np.ndarray:
-        return extreme(seen.entity("health")[seen.is_player], seen.entity_owner[seen.is_player], len(seen), 0)
+        rows = seen.is_player
+        return observed.extreme(seen.entity("health")[rows], seen.entity_owner[rows], len(seen), 0, choose)
 
     return compute
 
 
-def _nobody(what: str) -> str:
+def _nearest(what: str) -> str:
     return f"Tiles to the nearest {what} in view, counting a diagonal step as one; {OUT_OF_VIEW} if there is none."
 
 
 SURROUNDINGS = (
-    Feature("distance_to_player", "tiles", _nobody("other player"), _distance(_players)),
-    Feature("distance_to_npc", "tiles", _nobody("NPC"), _distance(_npcs)),
+    Feature("distance_to_player", "tiles", _nearest("other player"), _distance(PLAYERS)),
+    Feature("distance_to_npc", "tiles", _nearest("NPC"), _distance(NPCS)),
     *(
-        Feature(f"distance_to_{kind}_npc", "tiles", _nobody(f"{kind} NPC"), _distance(_of_type(kind)))
+        Feature(f"distance_to_{kind}_npc", "tiles", _nearest(f"{kind} NPC"), _distance(_of_type(kind)))
         for kind in NPC_TYPES
     ),
     Feature(
@@ -100,24 +96,24 @@ SURROUNDINGS = (
     *(Feature(f"n_{kind}_npcs", "NPCs", f"{kind.title()} NPCs in view.", _count(_of_type(kind))) for kind in NPC_TYPES),
     Feature(
         "n_players_within_reach", "players", f"Other players within attack range, {REACH} tiles.",
-        _count(_within_reach(_players)),
+        _count(_within_reach(PLAYERS)),
     ),
-    Feature("n_npcs_within_reach", "NPCs", f"NPCs within attack range, {REACH} tiles.", _count(_within_reach(_npcs))),
+    Feature("n_npcs_within_reach", "NPCs", f"NPCs within attack range, {REACH} tiles.", _count(_within_reach(NPCS))),
     Feature(
         "lowest_player_health", "points", "The lowest health of the other players in view; 0 if there are none.",
-        _player_health(observed.smallest),
+        _player_health(np.minimum),
     ),
     Feature(
         "highest_player_health", "points", "The highest health of the other players in view; 0 if there are none.",
-        _player_health(observed.largest),
+        _player_health(np.maximum),
     ),
     Feature(
         "n_stronger_players", "players", "Other players in view whose highest combat level is above the agent's.",
-        _count(_stronger(_players)),
+        _count(_stronger(PLAYERS)),
     ),
     Feature(
         "n_stronger_npcs", "NPCs", "NPCs in view whose highest combat level is above the agent's.",
-        _count(_stronger(_npcs)),
+        _count(_stronger(NPCS)),
     ),
 )  # fmt: skip
 
@@ -152,10 +148,6 @@ def _walkable_share(seen: Observed) -> np.ndarray:
 
 def _open_sides(seen: Observed) -> np.ndarray:
     return len(_NEIGHBOURS) - np.count_nonzero(_made_of(seen.material[:, _NEIGHBOURS], IMPASSABLE), axis=1)
-
-
-def _nearest(what: str) -> str:
-    return f"Tiles to the nearest {what} in view, counting a diagonal step as one; {OUT_OF_VIEW} if there is none."
 
 
 _VIEW = (

@@ -8,8 +8,8 @@ from analysis.features import observed
 from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import Category
 from analysis.features.observed import Observed
-from analysis.features.over_time import earlier
-from analysis.features.surroundings import NPC_TYPES, RADIUS, SIDE, Who
+from analysis.features.over_time import change
+from analysis.features.surroundings import NPC_TYPES, NPCS, PLAYERS, RADIUS, SIDE, Who
 from analysis.materials import MATERIAL_NAMES
 
 _HERE, _NOWHERE = len(DIRECTIONS), len(DIRECTIONS) + 1
@@ -55,15 +55,11 @@ def _entity(seen: Observed, who: Who) -> np.ndarray:
     rows = who(seen)
     owner = seen.entity_owner[rows]
     row, column = (seen.entity(axis)[rows].astype(np.int64) - seen.own_as_seen(axis)[owner] for axis in ("row", "col"))
-    return _side_of_key(observed.smallest(_key(row, column), owner, len(seen), -1))
+    return _side_of_key(observed.extreme(_key(row, column), owner, len(seen), -1))
 
 
 def _moved(seen: Observed) -> np.ndarray:
-    row, column = (
-        seen.own(axis).astype(np.int64) - earlier(seen.own(axis).astype(np.int64), seen.lives, 1)
-        for axis in ("row", "col")
-    )
-    return side_of(row, column)
+    return side_of(change("row")(seen), change("col")(seen))
 
 
 def _sides(what: str, here: str) -> dict[str, str]:
@@ -88,11 +84,11 @@ WAYS = (
     ),
     Category(
         "nearest_player", _nearest("other player"), _sides("player", "shares its tile with a player"),
-        lambda seen: _entity(seen, lambda seen: seen.is_player),
+        lambda seen: _entity(seen, PLAYERS),
     ),
     Category(
         "nearest_npc", _nearest("NPC"), _sides("NPC", "shares its tile with an NPC"),
-        lambda seen: _entity(seen, lambda seen: seen.is_npc),
+        lambda seen: _entity(seen, NPCS),
     ),
     Category(
         "nearest_enemy", _nearest("neutral or aggressive NPC"), _sides("enemy", "shares its tile with an enemy"),

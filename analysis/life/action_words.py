@@ -8,15 +8,13 @@ from activation_store.records import RaggedRows
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.features.observed import Observed
-from analysis.features.surroundings import NPC_TYPES
+from analysis.life.events import NPC_NAMES
 
 ITEMS = {
     2: "hat", 3: "top", 4: "bottom", 5: "spear", 6: "bow", 7: "wand", 8: "rod", 9: "gloves", 10: "pickaxe", 11: "axe",
     12: "chisel", 13: "whetstone", 14: "arrow", 15: "rune", 16: "ration", 17: "potion",
 }  # fmt: skip
 """The game's `type_id` values of items."""
-
-_KINDS = {number: f"{kind} NPC" for kind, number in NPC_TYPES.items()}
 
 
 def action_words(seen: Observed) -> list[str]:
@@ -68,7 +66,7 @@ def _people(seen: Observed, head: str) -> Callable[[int], str]:
     return _in_rows(
         seen.option(head),
         seen.records.entity,
-        lambda row: f"{_KINDS.get(int(kinds[row]), 'player')} {ids[row]}",
+        lambda row: f"{NPC_NAMES.get(int(kinds[row]), 'player')} {ids[row]}",
         otherwise="somebody out of view",
     )
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from activation_store.schema import DumpMetadata, Records
 from analysis.features.basics import in_combat, is_giving_item
-from analysis.features.body import COMBAT_SKILLS, HARVESTING_SKILLS
-from analysis.features.observed import Observed
+from analysis.features.body import HARVESTING_SKILLS
+from analysis.features.observed import COMBAT_SKILLS, Observed
 from analysis.features.over_time import was_replenished
-from analysis.features.surroundings import REACH
+from analysis.features.surroundings import NPC_TYPES, REACH
 from analysis.life.endings import KILLS, endings
 from analysis.lives import previous_tick
 
 EVENT_KINDS = ("ate", "drank", "hit", "was hit", "killed", "levelled up", "traded", "died")
 ATE, DRANK, HIT, WAS_HIT, KILLED, LEVELLED_UP, TRADED, DIED = range(len(EVENT_KINDS))
-NPC_NAMES = {1: "passive NPC", 2: "neutral NPC", 3: "aggressive NPC"}
+NPC_NAMES = {number: f"{kind} NPC" for kind, number in NPC_TYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
     """Find all events of the records' lives.
 
     Pass whole episodes: an agent's killer, and whether it survived, can only be inferred from the others' records.
-
 
     Raises:
         UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.

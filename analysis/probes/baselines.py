@@ -111,7 +111,7 @@ def _way_to_entity(seen: Observed, who: np.ndarray) -> np.ndarray:
     steps = np.abs(apart).max(axis=1)
     rows = len(owner)
     # Distance first; then the row, so that the smallest number also tells which row it is.
-    first = observed.smallest(steps * (rows + 1) + np.arange(rows), owner, len(seen), -1)
+    first = observed.extreme(steps * (rows + 1) + np.arange(rows), owner, len(seen), -1)
     way = np.zeros((len(seen), 4))
     there = first >= 0
     nearest = first[there] % (rows + 1)
