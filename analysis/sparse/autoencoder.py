@@ -128,17 +128,14 @@ def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead
         states: normalised, (B, U).
         dead: features that have not been active for long, (F,) bool; the auxiliary loss is theirs.
     """
-    units = states.shape[1]
     z = functional.linear(states - p.centre, p.encoder, p.encoder_bias)  # (B, F)
     extra: torch.Tensor | float = 0.0
     least = float("nan")
     if kind == "topk":
         strengths, places = z.topk(k, dim=1, sorted=False)
         strengths = strengths.relu()
-        rebuilt: torch.Tensor | None = _sum_of_rows(places, strengths, p.decoder)
         fired = torch.zeros(len(p.decoder), dtype=torch.bool)
         fired[places[strengths > 0]] = True
-        active = float((strengths > 0).sum()) / len(states)
     else:
         if kind == "jumprelu":
             threshold = p.log_threshold.exp()
@@ -148,14 +145,14 @@ def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead
         else:
             strengths, least = _largest_of_batch(z.relu(), k)
         fired = (strengths > 0).any(dim=0)
-        active = float((strengths > 0).sum()) / len(states)
-        rebuilt = None if kind == "matryoshka" else strengths @ p.decoder
-    if rebuilt is None:
+    active = float((strengths > 0).sum()) / len(states)
+    if kind == "matryoshka":
         loss, rebuilt = _nested_loss(states, strengths, p)
     else:
-        loss = _unexplained(states - p.centre - rebuilt, units)
+        rebuilt = _sum_of_rows(places, strengths, p.decoder) if kind == "topk" else strengths @ p.decoder
+        loss = _unexplained(states - p.centre - rebuilt)
     rest = (states - p.centre - rebuilt).detach()
-    unexplained = float(_unexplained(rest, units))
+    unexplained = float(_unexplained(rest))
     revived = _reviving_loss(rest, z, dead, p, k) if dead.any() else 0.0
     return Step(loss + extra + REVIVING * revived, unexplained, fired, active, least)
 
@@ -194,12 +191,11 @@ def _largest_of_batch(strengths: torch.Tensor, k: int) -> tuple[torch.Tensor, fl
 
 def _nested_loss(states: torch.Tensor, strengths: torch.Tensor, p: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
     """The mean loss of reconstructions by the first features, and the reconstruction by all, less the centre."""
-    features, units = p.decoder.shape
-    ends = [max(1, features // part) for part in PREFIXES]
+    ends = [max(1, len(p.decoder) // part) for part in PREFIXES]
     rebuilt, losses, start = torch.zeros_like(states), [], 0
     for end in ends:
         rebuilt = rebuilt + strengths[:, start:end] @ p.decoder[start:end]
-        losses.append(_unexplained(states - p.centre - rebuilt, units))
+        losses.append(_unexplained(states - p.centre - rebuilt))
         start = end
     return torch.stack(losses).mean(), rebuilt
 
@@ -209,17 +205,16 @@ def _reviving_loss(rest: torch.Tensor, z: torch.Tensor, dead: torch.Tensor, p: P
 
     Strengths can be negative here: a feature that no state activates would have no gradient otherwise, and stay dead.
     """
-    units = rest.shape[1]
     (places,) = dead.nonzero(as_tuple=True)
-    most = min(REVIVED * k, max(units // 2, 1), len(places))
+    most = min(REVIVED * k, max(rest.shape[1] // 2, 1), len(places))
     strengths, chosen = z[:, places].topk(most, dim=1, sorted=False)
     rebuilt = _sum_of_rows(places[chosen], strengths, p.decoder)
-    return _unexplained(rest - rebuilt, units) / _unexplained(rest, units).clamp(min=_SMALLEST)
+    return _unexplained(rest - rebuilt) / _unexplained(rest).clamp(min=_SMALLEST)
 
 
-def _unexplained(error: torch.Tensor, units: int) -> torch.Tensor:
+def _unexplained(error: torch.Tensor) -> torch.Tensor:
     """Return the share of the variance: errors, (B, U), in normalised units."""
-    return error.square().sum(dim=1).mean() / units
+    return error.square().sum(dim=1).mean() / error.shape[1]
 
 
 class _JumpReLU(torch.autograd.Function):

@@ -4,7 +4,6 @@ Baselines are not learnt by gradient descent: their features are written by matc
 features than the layer has units; k-means has as many as the autoencoder. All get the same k.
 """
 
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -205,11 +204,6 @@ def claim(settings: SparseSettings, described: Mapping[str, Any]) -> Path:
         raise UserError(f"{folder} holds other files, and would be removed in the end: move it away")
     write_json(path, with_checksum(dict(described)))
     return folder
-
-
-def discard(settings: SparseSettings) -> None:
-    """Remove what waited, once the run is complete."""
-    shutil.rmtree(settings.training_folder)
 
 
 def fit(

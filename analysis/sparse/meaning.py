@@ -98,7 +98,7 @@ def meanings(
     count = strengths.shape[0]
     return Meanings(
         best=best, correlation=correlation, given_time=given_time,
-        auc=_aucs(strengths, behaviours.values), p=p, q=q, described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
+        auc=_aucs(active, behaviours.values), p=p, q=q, described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
         density=np.asarray(active.sum(axis=0)).ravel() / count, by_age=_by_age(active, behaviours),
         strongest=strengths.max(axis=0).toarray().ravel(),
     )  # fmt: skip
@@ -156,10 +156,8 @@ def correlations(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     return np.divide(strengths.T @ centred / count, spread, out=np.zeros_like(spread), where=spread > _TINY)
 
 
-def _aucs(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
+def _aucs(active: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     ranks = np.column_stack([rankdata(column) for column in values.T])
-    active = strengths.copy()
-    active.data = (active.data > 0).astype(np.float64)
     inside = np.asarray(active.sum(axis=0)).ravel()[:, None]
     outside = len(values) - inside
     pairs = inside * outside

@@ -1,5 +1,6 @@
 """A run of sparse autoencoders: fit, test, splice in, compare, and write what was found."""
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
 from analysis.runs.record_limit import check_fits, note
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
-from analysis.sparse.fitting import GAUSSIAN, Entry, Fitted, claim, discard, entries, fit, floor_entries
+from analysis.sparse.fitting import GAUSSIAN, Entry, Fitted, claim, entries, fit, floor_entries
 from analysis.sparse.report import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
 from analysis.sparse.settings import BYTES_A_RECORD, SparseSettings
@@ -81,7 +82,7 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
         console.print(outputs.headline(results))
         if meaning is not None:
             say(console, "\n".join(meaning.lines()))
-    discard(settings)
+    shutil.rmtree(settings.training_folder)
     return settings.run_folder
 
 

@@ -8,12 +8,19 @@ import pytest
 import torch
 
 from activation_store.reader import read_dump, read_metadata
-from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
 from analysis.sparse.attribution import Attributions, attribute
 from analysis.sparse.fitting import baseline
 from analysis.sparse.scores import Units, usage
-from analysis.sparse.splicing import MEAN, load_recorded_policy, load_untrained, reconstructions, splice
+from analysis.sparse.splicing import (
+    MEAN,
+    RecordedPolicy,
+    SplicedRun,
+    load_recorded_policy,
+    load_untrained,
+    reconstructions,
+    splice,
+)
 from analysis.sparse.states import read_states
 from tests.command import assert_refuses
 from tests.planted_features import SOURCE
@@ -22,17 +29,19 @@ from tests.recorded_features import POLICY, UNITS, RecordedFeatures
 LAYERS = ("lstm_cell", "lstm_hidden", "encoder_output", "action_decoder")
 
 
-def components(states: np.ndarray) -> dict[str, SparseDictionary]:
-    return {f"pca {k}": baseline("pca", states, UNITS, k, SOURCE) for k in (1, 4, UNITS)}
+def recorded_at(features_dump: RecordedFeatures, layer: str) -> RecordedPolicy:
+    return load_recorded_policy(features_dump.dump, read_metadata(features_dump.dump), features_dump.policies, layer)
+
+
+def spliced(dump: Path, policy: RecordedPolicy, layer: str) -> SplicedRun:
+    states = read_states(dump, policy.prefix + layer, (0, 1)).values
+    components = {f"pca {k}": baseline("pca", states, UNITS, k, SOURCE) for k in (1, 4, UNITS)}
+    return splice(dump, policy, layer, reconstructions(components), (2, 3), states.mean(axis=0), 0)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, layer: str) -> None:
-    metadata = read_metadata(features_dump.dump)
-    policy = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, layer)
-    states = read_states(features_dump.dump, layer, (0, 1))
-    mean = states.values.mean(axis=0)
-    run = splice(features_dump.dump, policy, layer, reconstructions(components(states.values)), (2, 3), mean, 0)
+    run = spliced(features_dump.dump, recorded_at(features_dump, layer), layer)
     all_kept = f"pca {UNITS}"
     assert run.kl(all_kept).value < 1e-3 * run.kl(MEAN).value < 1
     assert run.value(all_kept).value < 1e-3 * run.value(MEAN).value
@@ -60,12 +69,10 @@ def test_a_policy_that_was_not_recorded_is_refused(features_dump: RecordedFeatur
 
 def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dump: RecordedFeatures) -> None:
     metadata = read_metadata(features_dump.dump)
-    policy = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, "lstm_cell")
+    policy = recorded_at(features_dump, "lstm_cell")
     twin = load_untrained(features_dump.dump, metadata, policy)
     assert twin is not None and twin.prefix == "untrained_"
-    states = read_states(features_dump.dump, "untrained_lstm_cell", (0, 1))
-    mean = states.values.mean(axis=0)
-    run = splice(features_dump.dump, twin, "lstm_cell", reconstructions(components(states.values)), (2, 3), mean, 0)
+    run = spliced(features_dump.dump, twin, "lstm_cell")
     assert run.kl(f"pca {UNITS}").value < 1e-3 * run.kl(MEAN).value
     assert 0 < run.kl("pca 4").value < run.kl("pca 1").value
     for other in (replace(metadata, seed=5), replace(metadata, seed=None)):
@@ -119,11 +126,8 @@ def test_the_variance_left_is_that_of_components_and_intervals_are_over_lives_or
 
 
 def attributed(features_dump: RecordedFeatures, layer: str) -> Attributions:
-    metadata = read_metadata(features_dump.dump)
-    recorded = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, layer)
-    states = read_states(features_dump.dump, layer, (0, 1))
-    pca = baseline("pca", states.values, UNITS, 4, SOURCE)
-    return attribute(features_dump.dump, recorded, layer, pca, (2, 3), 0)
+    pca = baseline("pca", read_states(features_dump.dump, layer, (0, 1)).values, UNITS, 4, SOURCE)
+    return attribute(features_dump.dump, recorded_at(features_dump, layer), layer, pca, (2, 3), 0)
 
 
 def test_the_critic_is_linear_in_what_it_reads(features_dump: RecordedFeatures) -> None:
