@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE
-from activation_store.lives import number_lives
+from activation_store.lives import life_keys, number_lives, places_of
 from activation_store.reader import Progress, read_identity
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
@@ -188,9 +188,8 @@ def replay(
 def _kept(batch: SequenceBatch, subsample: Subsample) -> np.ndarray:
     """Say which records of whole lives are compared, (B,) bool."""
     starts = np.cumsum(batch.lengths) - batch.lengths
-    records = batch.records
-    keys = np.stack([records.env_id, records.agent_id, records.episode], axis=1)[starts]
-    rank = np.arange(len(records)) - np.repeat(starts, batch.lengths)
+    keys = life_keys(places_of(batch.records))[starts]
+    rank = np.arange(len(batch.records)) - np.repeat(starts, batch.lengths)
     return subsample.keep(rank, np.repeat(subsample.first_kept(keys), batch.lengths))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from activation_store.lives import places_of
 from analysis.codes.content import CodedDump
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
@@ -92,9 +93,7 @@ def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple
     Args:
         permutations: random orders of visits that what follows is compared with.
     """
-    records = coded.records
-    places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
-    sequences = label_sequences(places, coded.label, 1)
+    sequences = label_sequences(places_of(coded.records), coded.label, 1)
     stays = visits(sequences)
     lasting = dwelling(sequences, stays, bootstrap)
     following = transitions(sequences, stays, permutations, bootstrap.seed)

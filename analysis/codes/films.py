@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageDraw
 
-from activation_store.lives import places_of
+from activation_store.lives import number_lives, places_of
 from activation_store.reader import read_dump
 from activation_store.schema import TILE_COLUMNS
 from analysis.codes.content import CodedDump
@@ -19,7 +19,7 @@ from analysis.lives import places_among
 from analysis.materials import PALETTE
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.film import write_film
-from analysis.replays.frames import ATTACK, DIM, EDGE, GROUND, RING, TEXT, VITALS, font, shortened, sprite_of
+from analysis.replays.frames import ATTACK, DIM, EDGE, GROUND, RING, TEXT, VITALS, font, paste_sprite, shortened
 from analysis.runs.codebook_rule import called
 from common.progress_view import Step
 from common.user_error import UserError
@@ -83,13 +83,11 @@ class AgentFrames:
             if place == target:
                 draw.line((*self._at(0, 0), x, y), fill=ATTACK, width=2)
                 draw.rectangle((x - 8, y - 8, x + 8, y + 8), outline=ATTACK, width=2)
-            sprite = sprite_of(shape, colour, 5.0 if named else 5.5)
-            image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+            paste_sprite(image, (x, y), shape, colour, 5.0 if named else 5.5)
 
     def _draw_own(self, image: Image.Image, draw: ImageDraw.ImageDraw, record: int) -> None:
         x, y = self._at(0, 0)
-        sprite = sprite_of("disc", self.colour, 6.0)
-        image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+        paste_sprite(image, (x, y), "disc", self.colour, 6.0)
         for width, colour in ((4, EDGE), (2, RING)):
             draw.ellipse((x - 9, y - 9, x + 9, y + 9), outline=colour, width=width)
         move = int(self.seen.option("Move.Direction")[record])
@@ -120,11 +118,6 @@ class AgentFrames:
         room = SIZE - 18 - draw.textlength(agent, font=font(10))
         draw.text((6, SIZE - 7), shortened(draw, self.policy, room, 10), fill=TEXT, font=font(10), anchor="lm")
         draw.text((SIZE - 6, SIZE - 7), agent, fill=DIM, font=font(10), anchor="rm")
-
-
-def black_frame() -> np.ndarray:
-    """Return a black frame, (256, 256, 3) uint8."""
-    return np.zeros((SIZE, SIZE, 3), np.uint8)
 
 
 SHORTEST, LONGEST = 5, 20
@@ -209,11 +202,10 @@ def read_scenes(
             "record longer lives, or fit fewer codes"
         )
     records = coded.records.take(np.unique(np.concatenate(wanted)))
-    keys = np.stack([records.env_id, records.agent_id, records.episode], axis=1)
     with step("reading what agents saw") as report:
         read = read_dump(
             coded.run.dump, layers=[], columns=own_truth_columns(coded.metadata), leave_out=["tables"],
-            lives=np.unique(keys, axis=0).tolist(), progress=report,
+            lives=number_lives(places_of(records))[0].tolist(), progress=report,
         )  # fmt: skip
     place = places_among(places_of(coded.records.take(np.concatenate(wanted))), places_of(read))
     parts = iter(np.split(place, np.cumsum(list(map(len, wanted)))[:-1]))
@@ -259,7 +251,7 @@ def _frames(drawer: AgentFrames, stretches: Sequence[np.ndarray], title: str) ->
     """Yield the frames of a code's film: its stretches, with black frames between them."""
     for number, records in enumerate(stretches):
         if number:
-            yield from [black_frame()] * BLACK
+            yield from [np.zeros((SIZE, SIZE, 3), np.uint8)] * BLACK
         for record in records.tolist():
             yield drawer.draw(record, title)
 

@@ -1,11 +1,11 @@
 """Fit a semantic plane and a codebook to stored states of a policy, with the losses of joint training."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from activation_store.reader import Progress
 from agent_zoo.semantic_module import (
     ALPHA,
     CODEBOOK_SPEED,
@@ -18,8 +18,7 @@ from agent_zoo.semantic_module import (
 )
 from agent_zoo.semantic_shape import SemanticShape
 from analysis.lives import Lives
-
-Progress = Callable[[float], None]
+from analysis.runs.codebook_rule import CodebookRule
 
 LEARNING_RATE = 1e-3
 TICKS_APART = 10
@@ -47,30 +46,20 @@ class FitOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class Codebook:
-    """A fitted map to the plane and its codes, largest first. U units, D dimensions, K codes in use.
+class Codebook(CodebookRule):
+    """A fitted map from activations, in their own units, to the plane, and the codes in use, largest first.
 
     Attributes:
-        weight: of the map from activations, in their own units, (U, D) float32.
-        bias: (D,) float32.
-        places: of the codes in the plane, (K, D) float32.
         requested: number of codes that were requested; more than K if some were nearest to no state.
         perplexity: number of codes in use, weighted by their shares.
         pairwise: loss L_FDR at the end, a mean over the last tenth of the steps.
         quantisation: the same of L_VQ.
     """
 
-    weight: np.ndarray
-    bias: np.ndarray
-    places: np.ndarray
     requested: int
     perplexity: float
     pairwise: float
     quantisation: float
-
-    def plane(self, activations: np.ndarray) -> np.ndarray:
-        """Return places in the plane, (B, D) float32."""
-        return np.asarray(activations @ self.weight + self.bias, np.float32)
 
     def labels(self, activations: np.ndarray) -> np.ndarray:
         """Return the number of the nearest code, (B,) int64."""
@@ -193,6 +182,6 @@ def _codebook(
     counts = torch.bincount(module.nearest(module.plane(states)), minlength=len(module.codebook))
     used = [code for code in torch.argsort(counts, descending=True, stable=True).tolist() if counts[code]]
     return Codebook(
-        weight.astype(np.float32), bias.astype(np.float32), module.codebook[used].numpy().copy(), len(module.codebook),
-        perplexity(counts), pairwise, quantisation,
+        weight.astype(np.float32), bias.astype(np.float32), module.codebook[used].numpy().copy(), np.arange(len(used)),
+        len(module.codebook), perplexity(counts), pairwise, quantisation,
     )  # fmt: skip

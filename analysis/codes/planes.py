@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
-from activation_store.selection import OBSERVATIONS, Subsample
+from activation_store.selection import OBSERVATIONS
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
@@ -61,11 +61,10 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
     layers = [code_layer]
     if code_layer == SEMANTIC_CODE:
         layers += [SEMANTIC_PLANE, _hidden_of(given.layers, dump)]
-    subsample = run.clusters.subsample
     with step(f"reading {dump.name}") as report:
         records = read_dump(
-            dump, subsample=Subsample(subsample.every, subsample.skip_first, subsample.seed), layers=layers, columns=[],
-            leave_out=[*OBSERVATIONS, "tables"], progress=report,
+            dump, subsample=run.clusters.subsample, layers=layers, columns=[], leave_out=[*OBSERVATIONS, "tables"],
+            progress=report,
         )  # fmt: skip
     lives = lives_of(records)
     drawn = np.random.default_rng(run.seed).permutation(len(lives))

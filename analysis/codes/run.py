@@ -15,7 +15,7 @@ from analysis.clusters.projection import Clustering, Projection
 from analysis.clusters.report import outputs
 from analysis.clusters.summarise import cluster_statistics, summarise
 from analysis.clusters.summary import CodeUse, Summary
-from analysis.codes.fit import Codebook, FitOptions, fit_codebook
+from analysis.codes.fit import FitOptions, fit_codebook
 from analysis.codes.options import FitSettings
 from analysis.features import Feature
 from analysis.labels import NOISE, largest_first
@@ -34,7 +34,6 @@ from common.user_error import UserError
 
 AXES = ("plane 1", "plane 2")
 PLANE_FILE = "plane.npy"
-EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 _STEPS_ANEW, _STATES_ANEW = 600, 256
 """Size of the fits that measure stability: six of them are made."""
 
@@ -81,7 +80,7 @@ def run_fit(
         statistics = cluster_statistics(data, codes.plane, codes.labels, codes.method, settings.analysis.inference)
     summary = summarise(
         data, codes.labels, statistics, codes.stability, subsample=settings.thinning,
-        components=run.components.needed_for(EXPLAINED_SHARES), codes=codes.use,
+        components=run.components.needed_for(), codes=codes.use,
         blindness=outputs.measure_blindness(run, "codes", codes.labels),
     )  # fmt: skip
     outputs.draw_clusters(run, projection, clustering, summary)
@@ -113,7 +112,7 @@ def fitted_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
         stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
     used = len(book.places)
     use = CodeUse(book.requested, used, book.perplexity, False, tuple(range(used)), book.pairwise, book.quantisation)
-    return Codes(book.plane(data.activations), labels, rule_of(book), use, stability, method)
+    return Codes(book.plane(data.activations), labels, book, use, stability, method)
 
 
 def method_of(options: FitOptions) -> ClusterMethod:
@@ -138,11 +137,6 @@ def codes_in_plane(points: np.ndarray, codes: int, min_cluster_size: int) -> np.
 
     number = min(codes, len(np.unique(points, axis=0)))
     return largest_first(KMeans(number, n_init=4, random_state=0).fit_predict(points.astype(np.float64)))
-
-
-def rule_of(book: Codebook) -> CodebookRule:
-    """Return a fitted codebook as a rule."""
-    return CodebookRule(book.weight, book.bias, book.places, np.arange(len(book.places)))
 
 
 def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:

@@ -135,8 +135,7 @@ class FrameDrawer:
                 continue
             colour, shape = self._player_look(tick, column) if is_player else self._npc_look(tick, column)
             shape = shape if entities.alive[tick, column] else "cross"
-            sprite = sprite_of(shape, colour, round(size, 1))
-            image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+            paste_sprite(image, (x, y), shape, colour, round(size, 1))
 
     def _player_look(self, tick: int, column: int) -> tuple[str, str]:
         colour = self.colours.colours[self.colours.colour[tick, column]]
@@ -312,6 +311,12 @@ def sprite_of(shape: str, colour: str, radius: float) -> Image.Image:
         for share, fill in ((1.25, edge), (0.9, colour)):
             draw.polygon([(middle + share * r * x, middle + share * r * y) for x, y in _CORNERS[shape]], fill=fill)
     return image.resize((side, side), Image.Resampling.LANCZOS)
+
+
+def paste_sprite(image: Image.Image, at: tuple[float, float], shape: str, colour: str, radius: float) -> None:
+    """Draw a shape with its middle at a point of a picture."""
+    sprite, (x, y) = sprite_of(shape, colour, radius), at
+    image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
 
 
 _NAMES_SHOWN = 5

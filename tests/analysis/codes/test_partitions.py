@@ -22,7 +22,7 @@ from analysis.codes.partitions import (
     weighted_adjusted_rand,
 )
 from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
-from analysis.codes.run import codes_in_plane, method_of, rule_of
+from analysis.codes.run import codes_in_plane, method_of
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
 from analysis.statistics.stability import gaussian_surrogate
@@ -240,7 +240,7 @@ def test_modes_ten_deviations_apart_are_recovered(scale: float) -> None:
     labels = book.labels(scale * activations + 3 * scale)
     assert adjusted_rand_score(truth, labels) > 0.95
     assert book.perplexity == pytest.approx(5, abs=0.1) and (np.diff(np.bincount(labels)) <= 0).all()
-    assert np.array_equal(rule_of(book).labels_of(scale * activations + 3 * scale), labels)
+    assert np.array_equal(book.labels_of(scale * activations + 3 * scale), labels)
 
 
 @pytest.mark.slow
