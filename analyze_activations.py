@@ -19,17 +19,14 @@ from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import BYTES_A_RECORD, AnalysisSettings
 from analysis.runs.record_limit import limited
 from common import command_line
-from common.progress_view import Step, say, step
+from common.progress_view import say, step
 
 if TYPE_CHECKING:
-    from analysis.clusters.dataset import Dataset
     from analysis.clusters.projection import Clustering, Projection
     from analysis.clusters.report.outputs import Run
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
     from analysis.runs.run_folder import RunFolder
-
-EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 
 
 def main() -> None:
@@ -60,10 +57,13 @@ def analyse(
     for line in settings.without_effect():
         console.print(line, style="yellow", highlight=False)
     show = partial(step, console)
-    run = start(settings, read_dataset(settings, metadata, features, show), folder, show)
-
-    from analysis.clusters.report import outputs
-
+    data = read_dataset(settings, metadata, features, show)
+    with show("loading the libraries"):
+        from analysis.clusters.components import principal_components
+        from analysis.clusters.report import outputs
+    with show("finding principal components"):
+        run = outputs.Run(settings, data, principal_components(data.activations), folder, show)
+    outputs.save_features(run)
     clustering = summary = report = None
     if not settings.metric_only:
         projection, clustering, summary = find_and_compare(run)
@@ -85,17 +85,6 @@ def analyse(
     say(console, f"figures, arrays and summary.txt: {folder.path}")
 
 
-def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: Step) -> "Run":
-    """Find the principal components, save the files that every run has, and collect the inputs of all outputs."""
-    with show("loading the libraries"):
-        from analysis.clusters.components import principal_components
-        from analysis.clusters.report.outputs import Run, save_features
-    with show("finding principal components"):
-        run = Run(settings, data, principal_components(data.activations), folder, show)
-    save_features(run)
-    return run
-
-
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters and compute their statistics."""
     from analysis.clusters.projection import cluster_method
@@ -112,14 +101,13 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
         stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
     with run.step("embedding a Gaussian of the same covariance and autocorrelation"):
         stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
-    components = run.components.needed_for(EXPLAINED_SHARES)
     summary = summarise(
         data,
         clustering.labels,
         statistics,
         stability,
         subsample=settings.thinning,
-        components=components,
+        components=run.components.needed_for(),
         residualized=residualized,
         blindness=outputs.measure_blindness(run, "clusters", clustering.labels),
     )

@@ -22,6 +22,7 @@ from analysis.statistics.resampling import draws_of, folds_of
 from common.number_text import format_number
 
 BINS = 20
+EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 _Z_95 = 1.959964
 _COMPONENTS_SHOWN = 3
 _WIDTH = 118
@@ -113,7 +114,7 @@ class Components:
         centred = activations - self.mean.astype(activations.dtype)  # (B, U)
         return np.asarray(centred @ self.directions[:count].T.astype(activations.dtype), np.float64)
 
-    def needed_for(self, shares: tuple[float, ...]) -> dict[float, int]:
+    def needed_for(self, shares: tuple[float, ...] = EXPLAINED_SHARES) -> dict[float, int]:
         """Return the number of components that explain each share of the variance; shares are above 0 and below 1."""
         total = np.cumsum(self.explained)
         return {share: int(np.searchsorted(total, share) + 1) for share in shares}
