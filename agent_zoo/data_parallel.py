@@ -1,7 +1,7 @@
 """One training run in several processes, each with its own part of the data and its device, all with the same weights.
 
 `torchrun` starts the processes and passes each its rank in environment variables. A run in one process uses
-`SingleProcess`, whose methods change nothing.
+`ALONE`, whose methods change nothing.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ _PATIENCE = 20.0
 Record = TypeVar("Record")
 
 
-class SingleProcess:
-    """The only process of its run.
+class Processes:
+    """The processes of a run that is alone: one, which has nobody to talk to. `ProcessGroup` is one of several.
 
     Attributes:
         rank: number of this process, from 0.
@@ -61,37 +61,32 @@ class SingleProcess:
     leads = True
 
     def same_weights(self, policy: nn.Module) -> None:
-        """Leave the weights as they are."""
+        """Give all processes the leader's weights, in place."""
 
     def average(self, parameters: Sequence[torch.Tensor], scalars: Sequence[torch.Tensor], weight: int) -> None:
-        """Leave gradients and scalars as they are."""
+        """Replace gradients and scalars by their weighted means over all processes, in place."""
 
     def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the rows."""
+        """Return the rows of all processes, by rank; each may have a different number of rows, including none."""
         return rows
 
     def total(self, number: int) -> int:
-        """Return the number."""
-        return number
+        """Return the sum over all processes."""
+        return int(self.concatenate(torch.tensor([number])).sum())
 
     def largest(self, number: int) -> int:
-        """Return the number."""
-        return number
+        """Return the maximum over all processes."""
+        return int(self.concatenate(torch.tensor([number])).max())
 
     def leave(self) -> None:
-        """Do nothing."""
+        """Wait until all processes are done: `torchrun` would end the others when the first one stops."""
 
 
-class ProcessGroup:
+class ProcessGroup(Processes):
     """One of several processes, which communicate through `gloo` for CPU tensors and `nccl` for GPU tensors.
 
     All must call the same methods in the same order. Every method raises a `UserError` if another process has ended,
     or has not answered for `TIMEOUT`.
-
-    Attributes:
-        rank: number of this process, from 0.
-        size: processes of the run.
-        leads: whether this process writes files and reports.
     """
 
     def __init__(self, device: torch.device):
@@ -116,14 +111,14 @@ class ProcessGroup:
         self.leads = self.rank == 0
 
     def same_weights(self, policy: nn.Module) -> None:
-        """Give all processes the leader's weights, in place."""
+        """See `Processes.same_weights`."""
         with _others():
             for tensor in policy.state_dict().values():
                 torch.distributed.broadcast(tensor, src=0)
 
     @torch.no_grad()
     def average(self, parameters: Sequence[torch.Tensor], scalars: Sequence[torch.Tensor], weight: int) -> None:
-        """Replace gradients and scalars by their weighted means over all processes, in place."""
+        """See `Processes.average`."""
         gradients = []
         for parameter in parameters:
             if parameter.grad is None:  # another process may have used parameters that this one did not
@@ -138,7 +133,7 @@ class ProcessGroup:
             tensor.copy_(mean.view_as(tensor))
 
     def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the rows of all processes, by rank; each may have a different number of rows, including none."""
+        """See `Processes.concatenate`."""
         own = rows.cpu()
         counts = torch.zeros(self.size, dtype=torch.int64)
         with _others():
@@ -150,22 +145,13 @@ class ProcessGroup:
         joined = [part[:count] for part, count in zip(everyones, counts.tolist(), strict=True)]
         return torch.cat(joined).to(rows.device)
 
-    def total(self, number: int) -> int:
-        """Return the sum over all processes."""
-        return int(self.concatenate(torch.tensor([number])).sum())
-
-    def largest(self, number: int) -> int:
-        """Return the maximum over all processes."""
-        return int(self.concatenate(torch.tensor([number])).max())
-
     def leave(self) -> None:
-        """Wait until all processes are done: `torchrun` would end the others when the first one stops."""
+        """See `Processes.leave`."""
         self.total(0)
         torch.distributed.destroy_process_group()
 
 
-Processes = SingleProcess | ProcessGroup
-ALONE = SingleProcess()
+ALONE = Processes()
 
 
 def join_processes(device: torch.device) -> Processes:

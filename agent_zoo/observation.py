@@ -5,7 +5,7 @@ the used rows are kept, grouped by agent, with offsets that mark each agent's ro
 and the dumps use this form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -95,6 +95,10 @@ class PackedRows:
         """Position of each row among its agent's rows, (total rows,) int64."""
         return torch.arange(len(self.values), device=self.values.device) - self.starts[self.owner]
 
+    def to(self, device: torch.device) -> "PackedRows":
+        """Return the same rows on another device."""
+        return PackedRows(self.values.to(device), self.counts.to(device))
+
     def take(self, agents: torch.Tensor) -> "PackedRows":
         """Return the rows of the given agents, (agents,) int64, in their order."""
         counts = self.counts[agents]
@@ -126,35 +130,26 @@ class PackedObservation:
 
     def take(self, agents: torch.Tensor) -> "PackedObservation":
         """Return the observations of the given agents, (agents,) int64, in their order."""
-        taken: dict[str, Any] = {}
-        for column in fields(self):
-            value = getattr(self, column.name)
-            taken[column.name] = value.take(agents) if isinstance(value, PackedRows) else value[agents]
-        return PackedObservation(**taken)
+        return self._changed(lambda part: part.take(agents) if isinstance(part, PackedRows) else part[agents])
 
     def to(self, device: torch.device) -> "PackedObservation":
         """Return the same observations on another device."""
-        moved: dict[str, Any] = {}
-        for column in fields(self):
-            value = getattr(self, column.name)
-            if isinstance(value, PackedRows):
-                moved[column.name] = PackedRows(value.values.to(device), value.counts.to(device))
-            else:
-                moved[column.name] = value.to(device)
-        return PackedObservation(**moved)
+        return self._changed(lambda part: part.to(device))
+
+    def _changed(self, change: Callable[[Any], Any]) -> "PackedObservation":
+        return PackedObservation(**{column.name: change(getattr(self, column.name)) for column in fields(self)})
 
     @staticmethod
     def concatenate(parts: "Sequence[PackedObservation]") -> "PackedObservation":
         """Join batches of agents."""
-        joined: dict[str, Any] = {}
-        for column in fields(PackedObservation):
-            values = [getattr(part, column.name) for part in parts]
-            if isinstance(values[0], PackedRows):
-                rows = torch.cat([value.values for value in values])
-                joined[column.name] = PackedRows(rows, torch.cat([value.counts for value in values]))
-            else:
-                joined[column.name] = torch.cat(values)
-        return PackedObservation(**joined)
+        columns = {column.name: [getattr(part, column.name) for part in parts] for column in fields(PackedObservation)}
+        return PackedObservation(**{name: _joined(values) for name, values in columns.items()})
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], PackedRows):
+        return PackedRows(_joined([rows.values for rows in values]), _joined([rows.counts for rows in values]))
+    return torch.cat(values)
 
 
 def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservation:

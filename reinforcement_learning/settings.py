@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 import tyro
@@ -79,8 +79,6 @@ _STRICT = ConfigDict(extra="forbid")
 class _OneLineErrors:
     """Reports the first failed check of a settings class in one line, wherever the values came from."""
 
-    section: ClassVar[str] = ""
-
     @model_validator(mode="wrap")
     @classmethod
     def _check(cls, values: Any, build: Callable[[Any], Self]) -> Self:
@@ -93,8 +91,6 @@ class _OneLineErrors:
 @dataclass(frozen=True, config=_STRICT)
 class EnvironmentSettings(_OneLineErrors):
     """The world: Neural MMO with all its systems except communication."""
-
-    section: ClassVar[str] = "env"
 
     num_agents: Positive = 128
     """Number of agents that spawn in each world."""
@@ -153,8 +149,6 @@ class EnvironmentSettings(_OneLineErrors):
 class TaskSettings(_OneLineErrors):
     """The tasks that agents are given, and how the policy perceives them."""
 
-    section: ClassVar[str] = "task"
-
     curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
     """Tasks to draw from for each agent at the start of each episode. training: a broad mix; evaluation: the 63
     held-out tasks that policies are scored on; survival: only staying alive; two_ways, four_ways: going to a side of
@@ -192,8 +186,6 @@ def older_rewards(reward: Mapping[str, Any]) -> dict[str, Any]:
 class RewardSettings(_OneLineErrors):
     """The reward. The weights of what an agent is paid beyond its task, and what it may not do, are by default its own:
     those of its `RewardWrapper`."""
-
-    section: ClassVar[str] = "reward"
 
     task_coef: NonNegativeReal = 1
     """Weight of the task reward."""
@@ -255,8 +247,6 @@ class RewardSettings(_OneLineErrors):
 class PolicySettings(_OneLineErrors):
     """Size of the network, and its memory."""
 
-    section: ClassVar[str] = "policy"
-
     hidden_size: Positive = 256
     """Number of units in each encoder's output, the memory and the input of the action heads."""
     lstm_layers: Count = 1
@@ -272,8 +262,6 @@ class PolicySettings(_OneLineErrors):
 @dataclass(frozen=True, config=_STRICT)
 class RolloutSettings(_OneLineErrors):
     """How many worlds run in parallel, and in which processes."""
-
-    section: ClassVar[str] = "rollout"
 
     num_envs: Positive = 8
     """Number of worlds that run in parallel. A resumed run may have another number, whose worlds begin new episodes."""
@@ -298,8 +286,6 @@ class RolloutSettings(_OneLineErrors):
 @dataclass(frozen=True, config=_STRICT)
 class TrainSettings(_OneLineErrors):
     """Proximal policy optimisation (PPO)."""
-
-    section: ClassVar[str] = "train"
 
     total_agent_steps: Positive = 10_000_000
     """Length of the training run in agent-steps: decisions of living agents."""
@@ -380,8 +366,6 @@ class TrainSettings(_OneLineErrors):
 class SemanticSettings(_OneLineErrors):
     """A semantic plane and a codebook of skills, learnt along with the policy; off by default."""
 
-    section: ClassVar[str] = "semantic"
-
     codes: Annotated[int, BeforeValidator(_codes)] = 0
     """Number of codes, 2 to 512; 0 trains a policy without a codebook."""
     plane_dimensions: Annotated[int, BeforeValidator(_number), Field(ge=2, le=3)] = 2
@@ -405,8 +389,6 @@ class SemanticSettings(_OneLineErrors):
 @dataclass(frozen=True, config=_STRICT)
 class WandbSettings(_OneLineErrors):
     """Logging of the metrics to Weights & Biases."""
-
-    section: ClassVar[str] = "wandb"
 
     project: str = "nmmo-interpretability"
     """Name of the project."""
@@ -449,7 +431,8 @@ def task_record(task: TaskSettings) -> dict[str, Any]:
 def _describe(error: ValidationError, kind: type) -> str:
     """Describe the first failure: the key, its value, and the allowed values."""
     first = error.errors()[0]
-    key = one_line(".".join(str(part) for part in (getattr(kind, "section", ""), *first["loc"]) if part != ""))
+    sections = [section.name for section in fields(Settings) if section.type is kind]
+    key = one_line(".".join(str(part) for part in (*sections, *first["loc"]) if part != ""))
     if first["type"] == "unexpected_keyword_argument":
         return f"unknown setting {key}; known here: {', '.join(sorted(entry.name for entry in fields(kind)))}"
     return f"{key} = {shown(first['input'])}: {one_line(first['msg'].removeprefix('Value error, '))}"
