@@ -108,7 +108,7 @@ class RecurrentPolicy(nn.Module):
     mask: ObservationMask = ObservationMask()
     semantic: SemanticModule | None
 
-    def __init__(self, policy: BasePolicy, layers: int, cell: MemoryCell = "lstm"):
+    def __init__(self, policy: BasePolicy, layers: int = 1, cell: MemoryCell = "lstm"):
         super().__init__()
         if layers < 0:
             raise ValueError(f"layers is {layers}")

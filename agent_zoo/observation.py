@@ -149,7 +149,7 @@ class PackedObservation:
 def _joined(values: Sequence[Any]) -> Any:
     if isinstance(values[0], PackedRows):
         return PackedRows(_joined([rows.values for rows in values]), _joined([rows.counts for rows in values]))
-    return torch.cat(values)
+    return torch.cat(list(values))
 
 
 def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservation:

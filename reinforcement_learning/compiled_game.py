@@ -79,7 +79,9 @@ def _ensure(cache: Path, retry: bool) -> Path:
                 _remove(folder)
                 _compile(folder)
     if failed.exists():
-        raise NotCompiledError(f"compiling it failed ({failed}); `python -m {_name()}` tries again")
+        raise NotCompiledError(
+            f"compiling it failed ({failed}); `python -m reinforcement_learning.compiled_game` tries again"
+        )
     for path in (folder, *folder.iterdir()):
         _check_private(path)
     return folder
@@ -184,10 +186,6 @@ def _tell(line: str) -> None:
     """Print one line, in the main process only."""
     if multiprocessing.parent_process() is None:
         print(one_line(line), file=sys.stderr)
-
-
-def _name() -> str:
-    return "reinforcement_learning.compiled_game"
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, Origin, save_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.original.curriculum import read_curriculum
@@ -111,7 +110,8 @@ def import_checkpoint(path: Path, target: Path, curriculum: Curriculum | None) -
         network="published",
         origin=Origin(printable(original.path.name), original.sha256, original.classes, original.steps is not None),
     )
-    return Imported(target, original, info, _policy_content(target.name, policy, info))
+    content, _ = _made(target.name, lambda made: save_checkpoint(made, policy, info))
+    return Imported(target, original, info, content)
 
 
 def write_all(contents: Mapping[Path, bytes], *, overwrite: bool) -> None:
@@ -136,11 +136,6 @@ def _task(size: int, curriculum: Curriculum | None) -> dict[str, object]:
     task = TaskSettings(curriculum="evaluation", encoder="file", embedding_size=size)
     file = {"embeddings": curriculum.path.name, "embeddings_sha256": curriculum.sha256} if curriculum else {}
     return task_record(task) | file
-
-
-def _policy_content(name: str, policy: RecurrentPolicy, info: CheckpointInfo) -> bytes:
-    content, _ = _made(name, lambda made: save_checkpoint(made, policy, info))
-    return content
 
 
 def _made(name: str, write: Callable[[Path], None]) -> tuple[bytes, str]:

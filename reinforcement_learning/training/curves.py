@@ -2,8 +2,9 @@
 
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -33,6 +34,10 @@ _THIN, _FAINT = 0.8, 0.4
 _LETTERS_IN_TITLE = 150
 _CAUSES = ("starved", "dehydrated", "starved_and_dehydrated", "killed_by_player", "killed_by_npc")
 _PHASES = ("environment", "inference", "copying", "learning")
+_TASK = {"lives/task_progress": "mean progress", "lives/task_completed": "share of lives that completed it"}
+_STANDING = {
+    "lives/level": "highest skill level", "lives/gold": "gold", "lives/players_killed": "players killed",
+}  # fmt: skip
 _RC = {
     "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
@@ -178,7 +183,7 @@ def _single(name: str, unit: str, from_zero: bool = False) -> Callable[[Axes, Cu
     return draw
 
 
-def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], rest: str | None) -> None:
+def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], unit: str, rest: str | None = None) -> None:
     """Stack shares, each of which applies to the agent-steps since the previous point."""
     known = np.isfinite([curves.values.get(prefix + part, np.full(len(curves.steps), np.nan)) for part in parts])
     reported = known.all(axis=0)
@@ -193,8 +198,20 @@ def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], rest:
         from_start = np.append(0.0, steps), np.hstack([shares[:, :1], shares])
         axes.stackplot(*from_start, labels=labels, colors=colours, step="pre")
         _legend(axes, at_side=True)
+    axes.set_ylabel(unit)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
+
+
+def _lines(
+    axes: Axes, curves: Curves, names: Mapping[str, str], unit: str, styles: Sequence[str] = ("-", "--")
+) -> None:
+    """Draw several metrics, name -> label in the legend."""
+    for number, (name, style) in enumerate(zip(names, styles, strict=True)):
+        _line(axes, curves, name, names[name], number, style)
+    axes.set_ylabel(unit)
+    axes.set_ylim(bottom=0)
+    _legend(axes)
 
 
 def _life_length(axes: Axes, curves: Curves) -> None:
@@ -202,24 +219,7 @@ def _life_length(axes: Axes, curves: Curves) -> None:
     _, upper = curves.of("lives/ticks_upper_quartile")
     if len(steps):
         axes.fill_between(steps, lower, upper, color=_COLOURS[0], alpha=0.2, linewidth=0, label="middle half of lives")
-    _line(axes, curves, "lives/ticks_median", "median")
-    _line(axes, curves, "lives/ticks", "mean", colour=1, style="--")
-    axes.set_ylabel("ticks")
-    axes.set_ylim(bottom=0)
-    _legend(axes)
-
-
-def _task(axes: Axes, curves: Curves) -> None:
-    _line(axes, curves, "lives/task_progress", "mean progress")
-    _line(axes, curves, "lives/task_completed", "share of lives that completed it", colour=1, style="--")
-    axes.set_ylabel("share")
-    axes.set_ylim(bottom=0)
-    _legend(axes)
-
-
-def _deaths(axes: Axes, curves: Curves) -> None:
-    _shares(axes, curves, "death/", _CAUSES, rest=None)
-    axes.set_ylabel("share of deaths")
+    _lines(axes, curves, {"lives/ticks_median": "median", "lives/ticks": "mean"}, "ticks")
 
 
 def _events(axes: Axes, curves: Curves) -> None:
@@ -233,15 +233,6 @@ def _events(axes: Axes, curves: Curves) -> None:
     _legend(axes, at_side=True)
 
 
-def _standing(axes: Axes, curves: Curves) -> None:
-    names = (("lives/level", "highest skill level"), ("lives/gold", "gold"), ("lives/players_killed", "players killed"))
-    for number, (name, label) in enumerate(names):
-        _line(axes, curves, name, label, colour=number)
-    axes.set_ylabel("at the end of a life, mean")
-    axes.set_ylim(bottom=0)
-    _legend(axes)
-
-
 def _change(axes: Axes, curves: Curves) -> None:
     _line(axes, curves, "loss/approximate_kl", "KL divergence (nats)")
     _line(axes, curves, "loss/clip_fraction", "share of decisions clipped", colour=1, style="--")
@@ -251,18 +242,13 @@ def _change(axes: Axes, curves: Curves) -> None:
     _legend(axes)
 
 
-def _time(axes: Axes, curves: Curves) -> None:
-    _shares(axes, curves, "time/", _PHASES, rest="other")
-    axes.set_ylabel("share of time")
-
-
 # Three rows of five; the last column holds panels with a legend at the side.
 _PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
     ("Life length", _life_length),
     ("Reward", _single("lives/total_reward", "sum over a life, mean")),
-    ("Task", _task),
-    ("Standing", _standing),
-    ("Causes of death", _deaths),
+    ("Task", partial(_lines, names=_TASK, unit="share")),
+    ("Standing", partial(_lines, names=_STANDING, unit="at the end of a life, mean", styles=("-", "-", "-"))),
+    ("Causes of death", partial(_shares, prefix="death/", parts=_CAUSES, unit="share of deaths")),
     ("Policy loss", _single("loss/policy", "clipped surrogate, negated")),
     ("Value loss", _single("loss/value", "half the squared error", from_zero=True)),
     ("Entropy", _single("loss/entropy", "nats, all heads together")),
@@ -272,7 +258,7 @@ _PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
     ("Gradient norm", _single("loss/gradient_norm", "before clipping", from_zero=True)),
     ("Learning rate", _single("learning_rate", "of the optimizer", from_zero=True)),
     ("Speed", _single("agent_steps_per_second", "agent-steps/s", from_zero=True)),
-    ("Where the time goes", _time),
+    ("Where the time goes", partial(_shares, prefix="time/", parts=_PHASES, unit="share of time", rest="other")),
 )
 
 _CODEBOOK_PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (

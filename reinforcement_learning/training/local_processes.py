@@ -60,10 +60,7 @@ def run_together(command: Sequence[str], size: int) -> int:
     with StopSignal() as stop, ExitStack() as running:
         meeting = running.enter_context(socket.create_server(("127.0.0.1", 0)))
         shared = _shared_environment(size, meeting)
-        started = [
-            running.enter_context(_start(command, {**shared, **_rank(number)}, [] if number else [meeting.fileno()]))
-            for number in range(size)
-        ]
+        started = [running.enter_context(_start(command, shared, rank, meeting)) for rank in range(size)]
         meeting.close()
         readers = [threading.Thread(target=_pass_on, args=(process, last_words)) for process in started]
         for reader in readers:
@@ -77,15 +74,12 @@ def run_together(command: Sequence[str], size: int) -> int:
     return next((code for code in (_exit_code(process) for process in started) if code), 0)
 
 
-def _start(command: Sequence[str], environment: dict[str, str], sockets: Sequence[int]) -> subprocess.Popen[str]:
+def _start(command: Sequence[str], shared: dict[str, str], rank: int, meeting: socket.socket) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command, env=environment, pass_fds=sockets, stderr=subprocess.PIPE, text=True, errors="replace",
+        command, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        pass_fds=[] if rank else [meeting.fileno()], stderr=subprocess.PIPE, text=True, errors="replace",
         start_new_session=True,  # Ctrl-C reaches it once, from this process
     )  # fmt: skip
-
-
-def _rank(number: int) -> dict[str, str]:
-    return {"RANK": str(number), "LOCAL_RANK": str(number)}
 
 
 def _shared_environment(size: int, meeting: socket.socket) -> dict[str, str]:

@@ -141,10 +141,6 @@ class OpposedStepper(Stepper):
         taken, self.lives = self.lives, {}
         return taken
 
-    def clear(self) -> None:
-        """Empty the memories of all opponents."""
-        self.memory.clear(torch.from_numpy(np.flatnonzero(self.seats != LEARNER)).to(self.device))
-
     def _decided(self, number: int, policy: RecurrentPolicy) -> Decision:
         own = self.seats == number
         arrival = replace(self.arrival, present=self.arrival.present & own, acting=self.arrival.acting & own)
@@ -181,7 +177,8 @@ class Opponents:
         """As `choose`, after a checkpoint was added: new opponents start with empty memories."""
         self.choose(steps)
         for stepper in self.steppers:
-            stepper.clear()
+            others = np.flatnonzero(stepper.seats != LEARNER)
+            stepper.memory.clear(torch.from_numpy(others).to(stepper.device))
 
     def rate(self, own: Sequence[Life]) -> dict[str, float]:
         """Compare the lives that ended in an update, and return the metrics."""

@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al. 2017) over segments of lives, and the optimizers that can train."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,14 +94,10 @@ def update(
                 )
             optimizer.step()
             steps.append({**step, "gradient_norm": norm.item()})
-        if _too_far(steps[before:], settings.target_kl):
-            break
+        divergence = np.mean([step["approximate_kl"] for step in steps[before:]])
+        if settings.target_kl is not None and divergence > settings.target_kl:
+            break  # no pass follows one whose minibatches diverged so far from the old policy
     return {name: float(np.mean([step[name] for step in steps])) for name in dict.fromkeys((*OWN_LOSSES, *steps[0]))}
-
-
-def _too_far(steps: Sequence[Mapping[str, float]], target_kl: float | None) -> bool:
-    """Whether the minibatches of a pass diverged so far from the old policy that it is the last one."""
-    return target_kl is not None and float(np.mean([step["approximate_kl"] for step in steps])) > target_kl
 
 
 def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Generator) -> Iterator[Minibatch]:

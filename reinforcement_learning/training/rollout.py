@@ -7,7 +7,6 @@ group is recorded separately, so the rollout does not depend on how long any pro
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -44,26 +43,16 @@ class Rollout:
         return replace(self, **{name: getattr(self, name).to(device) for name in needed})
 
 
+@dataclass(frozen=True)
 class RolloutCollector:
     """Plays until enough decisions are made, then returns them as one `Rollout`."""
 
-    def __init__(
-        self, steppers: Sequence[Stepper], horizon: int, gamma: float, gae_lambda: float, spacing: int = 0,
-        ignore_idle_heads: bool = False,
-    ):  # fmt: skip
-        """Collect with the given steppers.
-
-        Args:
-            steppers: each steps one group of worlds; all have the same policy.
-            horizon: maximum length of a segment, in ticks.
-            spacing: ticks between the decisions of an agent that are `spaced`; 0 if they are not needed.
-        """
-        self.steppers = steppers
-        self.horizon = horizon
-        self.gamma = gamma
-        self.gae_lambda = gae_lambda
-        self.spacing = spacing
-        self.log_probability = partial(log_probability, ignore_idle=ignore_idle_heads)
+    steppers: Sequence[Stepper]  # each steps one group of worlds; all have the same policy
+    horizon: int  # maximum length of a segment, in ticks
+    gamma: float
+    gae_lambda: float
+    spacing: int = 0  # ticks between the decisions of an agent that are `spaced`; 0 if they are not needed
+    ignore_idle_heads: bool = False
 
     def collect(self, decisions: int, on_tick: Callable[[int], None]) -> Rollout:
         """Play until at least `decisions` decisions are made.
@@ -73,7 +62,7 @@ class RolloutCollector:
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
         players = [
-            _Player(stepper, _Tape(stepper.slots, self.horizon, self.spacing), self.log_probability)
+            _Player(stepper, _Tape(stepper.slots, self.horizon, self.spacing), self.ignore_idle_heads)
             for stepper in self.steppers
         ]
         made = 0
@@ -89,31 +78,31 @@ class RolloutCollector:
         return _joined(parts)
 
 
+@dataclass
 class _Player:
     """Plays one group of worlds, and records it; other groups can have their turn within a tick."""
 
-    def __init__(self, stepper: Stepper, tape: "_Tape", log_probability: Callable[..., torch.Tensor]):
-        self.stepper = stepper
-        self.tape = tape
-        self.log_probability = log_probability
-        self._begun: tuple[Decision, np.ndarray, torch.Tensor, torch.Tensor] | None = None
+    stepper: Stepper
+    tape: "_Tape"
+    ignore_idle_heads: bool
+    begun: tuple[Decision, np.ndarray, torch.Tensor, torch.Tensor] | None = None
 
     def begin_tick(self) -> int:
         decision = self.stepper.decide()
         with self.stepper.stopwatch.time("inference"):
             chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
-            chosen_log_probability = self.log_probability(decision.distribution, chosen)  # (P,)
+            chosen_log_probability = log_probability(decision.distribution, chosen, self.ignore_idle_heads)  # (P,)
         actions = decision.over_slots(chosen)
         self.stepper.begin(decision, actions)
-        self._begun = (decision, actions, chosen.cpu(), chosen_log_probability.cpu())
+        self.begun = (decision, actions, chosen.cpu(), chosen_log_probability.cpu())
         return int(decision.acting.sum())
 
     def end_tick(self) -> None:
         """Wait for the tick that was begun, if any, and record it."""
-        if self._begun is None:
+        if self.begun is None:
             return
-        decision, actions, chosen, chosen_log_probability = self._begun
-        self._begun = None
+        decision, actions, chosen, chosen_log_probability = self.begun
+        self.begun = None
         self.stepper.end(actions)
         with self.stepper.stopwatch.time("copying"):
             self.tape.record(decision, chosen, chosen_log_probability, self.stepper.arrival)

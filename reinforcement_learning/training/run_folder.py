@@ -32,6 +32,11 @@ class TrainingFolder:
     """The files of a run; `metrics.jsonl` is authoritative, trackers only mirror it.
 
     Only one process at a time can hold a run; the lock is released when the process ends.
+
+    Attributes:
+        checkpoints: the folder of checkpoints.
+        state_path: the file from which the run can be resumed.
+        task_weights: the file of the tasks' sampling weights, which an automatic curriculum keeps up to date.
     """
 
     def __init__(self, folder: Path, hold: bool = True):
@@ -44,6 +49,10 @@ class TrainingFolder:
             UserError: another process holds it.
         """
         self.folder = folder
+        self.checkpoints = folder / CHECKPOINTS_FOLDER
+        self.state_path = folder / STATE_FILE
+        self.task_weights = folder / TASK_WEIGHTS_FILE
+        self._metrics = folder / METRICS_FILE
         if not hold:
             return
         self._lock = FileLock(folder / LOCK_FILE)
@@ -60,8 +69,7 @@ class TrainingFolder:
     @property
     def untouched(self) -> bool:
         """Whether no update was made, and nothing saved from which the run could go on."""
-        metrics = self.folder / METRICS_FILE
-        return not self.state_path.exists() and not (metrics.exists() and metrics.stat().st_size)
+        return not self.state_path.exists() and not self._has_metrics()
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str], policies_dir: Path) -> None:
         """Write the run's settings, package versions, and the folder that its policy goes to."""
@@ -76,36 +84,22 @@ class TrainingFolder:
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Append one line to the metrics."""
         line = orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
-        append_bytes(self.folder / METRICS_FILE, line)
+        append_bytes(self._metrics, line)
 
     def keep_metrics(self, updates: int) -> None:
         """Drop metrics after the given number of updates: a killed run may have written past its saved state."""
-        path = self.folder / METRICS_FILE
-        if path.exists():
-            write_bytes(path, b"".join(read_lines(path)[:updates]))
+        if self._metrics.exists():
+            write_bytes(self._metrics, b"".join(read_lines(self._metrics)[:updates]))
 
     def draw_curves(self) -> None:
         """Draw the metrics so far; do nothing before the first update."""
-        metrics = self.folder / METRICS_FILE
-        if metrics.exists() and metrics.stat().st_size:
+        if self._has_metrics():
             from reinforcement_learning.training.curves import draw_curves
 
-            draw_curves(metrics, self.folder / CURVES_FILE)
+            draw_curves(self._metrics, self.folder / CURVES_FILE)
 
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.folder / CHECKPOINTS_FOLDER
-
-    @property
-    def state_path(self) -> Path:
-        """The file from which the run can be resumed."""
-        return self.folder / STATE_FILE
-
-    @property
-    def task_weights(self) -> Path:
-        """The file of the tasks' sampling weights, which an automatic curriculum keeps up to date."""
-        return self.folder / TASK_WEIGHTS_FILE
+    def _has_metrics(self) -> bool:
+        return self._metrics.exists() and self._metrics.stat().st_size > 0
 
     def checkpoint_path(self, name: str, steps: int) -> Path:
         """Return the path of the checkpoint after `steps` agent-steps."""

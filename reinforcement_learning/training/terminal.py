@@ -79,14 +79,11 @@ def _rows(metrics: Metrics) -> list[tuple[str, str]]:
         ("deaths", _deaths(metrics, MOST_ON_PANEL)),
         ("events a life", _events(metrics, MOST_ON_PANEL)),
     ]
-    return [*rows, ("codes", _codes(metrics))] if "semantic/perplexity" in metrics else rows
-
-
-def _codes(metrics: Metrics) -> str:
-    return (
-        f"{metrics['semantic/perplexity']:.1f} in use, {metrics['semantic/restarted_codes']:.0f} restarted, weight of "
-        f"their losses {metrics['semantic/weight']:.2f}"
-    )
+    if "semantic/perplexity" in metrics:
+        used, weight = f"{metrics['semantic/perplexity']:.1f} in use", f"{metrics['semantic/weight']:.2f}"
+        restarted = f"{metrics['semantic/restarted_codes']:.0f} restarted"
+        rows.append(("codes", f"{used}, {restarted}, weight of their losses {weight}"))
+    return rows
 
 
 def _time(metrics: Metrics) -> str:

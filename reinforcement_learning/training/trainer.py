@@ -93,11 +93,6 @@ def checkpoints_due(steps: int, train: TrainSettings) -> int:
     return sum(steps * 2**halvings >= total for halvings in range(train.num_checkpoints))
 
 
-def is_between(updates: int, train: TrainSettings) -> bool:
-    """Return whether a checkpoint is due for the number of updates alone."""
-    return train.checkpoint_interval > 0 and updates % train.checkpoint_interval == 0
-
-
 def _starts(settings: Settings, state: TrainingState | None, processes: Processes) -> list[EpisodeStart]:
     """Return where the worlds of a resumed run were, or new episodes if the run or the number of its worlds is new."""
     worlds, seed = settings.rollout.num_envs, settings.train.seed
@@ -180,7 +175,8 @@ class _Training:
             while self.steps < train.total_agent_steps:
                 reached = checkpoints_due(self.steps, train)
                 self._update()
-                if checkpoints_due(self.steps, train) > reached or is_between(self.updates, train):
+                is_between = train.checkpoint_interval > 0 and self.updates % train.checkpoint_interval == 0
+                if checkpoints_due(self.steps, train) > reached or is_between:
                     latest = self._save_checkpoint()
                     if self.opponents:
                         self.opponents.change(self.steps)
