@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices, LegalRows, legal_rows
+from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices
 from agent_zoo.observation import (
     ActionHead,
     CandidateTable,
@@ -281,10 +281,9 @@ class ActionDecoder(nn.Module):
         choices = self._own_choices(hidden, legal)
         for table, rows in candidates.rows.items():
             places = [place for place, head in enumerate(heads) if head.candidates == table]
-            listed = legal_rows([heads[place] for place in places], legal, rows)
-            only[:, places] = torch.stack(listed.only, dim=1)
             keys, layer = candidates.keys[table], candidates.layers.get(table)
-            choices.append(self._row_choices(hidden, keys, layer, places, listed))
+            only[:, places], of_table = self._row_choices(hidden, legal, rows, keys, layer, places)
+            choices.append(of_table)
         return ActionDistribution(heads, only, choices)
 
     def rectify(self, read: torch.Tensor) -> torch.Tensor:
@@ -318,26 +317,46 @@ class ActionDecoder(nn.Module):
         ]
 
     def _row_choices(
-        self, hidden: torch.Tensor, keys: torch.Tensor, layer: nn.Linear | None, places: list[int], listed: LegalRows
-    ) -> Choices:
-        """Score the legal options of the choices among a table's rows: rows first, then the no-op."""
+        self, hidden: torch.Tensor, legal: Mapping[str, torch.Tensor], rows: PackedRows, keys: torch.Tensor,
+        layer: nn.Linear | None, places: list[int],
+    ) -> tuple[torch.Tensor, Choices]:  # fmt: skip
+        """Score the legal options of the Q choices with more than one in heads whose options are rows of one table.
+
+        Args:
+            legal: head name -> (B, size) bool.
+            rows: the table; options beyond an agent's rows are illegal. P of them are legal in a choice.
+            keys: of all rows, and the layer that would complete them, as in `Candidates`.
+            places: of the H heads among all.
+
+        Returns:
+            The only legal option of agents without a choice, (B, H) int64, and the choices: rows first, then the no-op.
+        """
+        heads, most, device = [self.layout.heads[place] for place in places], rows.most, hidden.device
+        noops = torch.tensor([head.size - 1 for head in heads], device=device)  # (H,)
+        masks = [torch.cat([legal[head.name][:, :most], legal[head.name][:, -1:]], dim=1) for head in heads]
+        allowed = torch.stack(masks)  # (H, B, most + 1)
+        first = allowed.to(torch.uint8).argmax(dim=2)
+        only = torch.where(first == most, noops.unsqueeze(1), first)
+        head, agent = (allowed.sum(dim=2) > 1).nonzero(as_tuple=True)  # of each choice, (Q,), ordered by head
+        choice, option = allowed[head, agent, :most].nonzero(as_tuple=True)  # of each legal row, (P,), ascending
         # Not hidden[agent]: torch's threads would sum its gradients in an order that varies from run to run.
-        reading = hidden.index_select(0, listed.agent).split(listed.counts)
-        names = [_key(self.layout.heads[place]) for place in places]
+        reading = hidden.index_select(0, agent).split(torch.bincount(head, minlength=len(heads)).tolist())
+        names = [_key(own) for own in heads]
         queries = [self.heads[name](part) / self.divisor for name, part in zip(names, reading, strict=True)]
         noop = torch.cat([self._noop_scores(query, name) for name, query in zip(names, queries, strict=True)])  # (Q,)
-        scores = _dot_products(torch.cat(queries), keys.index_select(0, listed.row), layer, listed.choice)  # (P,)
-        place = listed.place
-        shape = (len(listed.agent), int(place.max()) + 1 if len(place) else 0)  # (Q, most legal rows)
-        padded = scores.new_full(shape, ILLEGAL).index_put((listed.choice, place), scores)
-        option = listed.option.new_full(shape, -1).index_put((listed.choice, place), listed.option)
-        counts = torch.tensor(listed.counts, device=hidden.device)
-        return Choices(
-            listed.agent,
-            torch.repeat_interleave(torch.tensor(places, device=hidden.device), counts),
-            torch.cat([padded, noop.masked_fill(~listed.noop_legal, ILLEGAL).unsqueeze(1)], dim=1),
-            torch.cat([option, listed.noop.unsqueeze(1)], dim=1),
-        )
+        row = rows.starts[agent[choice]] + option  # of each legal row in the table's values, (P,)
+        scores = _dot_products(torch.cat(queries), keys.index_select(0, row), layer, choice)  # (P,)
+        counts = torch.bincount(choice, minlength=len(agent))
+        place = torch.arange(len(choice), device=device) - (torch.cumsum(counts, 0) - counts)[choice]  # in its choice
+        shape = (len(agent), int(place.max()) + 1 if len(place) else 0)  # (Q, most legal rows)
+        padded = scores.new_full(shape, ILLEGAL).index_put((choice, place), scores)
+        options = option.new_full(shape, -1).index_put((choice, place), option)
+        illegal_noop = noop.masked_fill(~allowed[head, agent, most], ILLEGAL).unsqueeze(1)
+        chosen = Choices(
+            agent, torch.tensor(places, device=device)[head], torch.cat([padded, illegal_noop], dim=1),
+            torch.cat([options, noops[head].unsqueeze(1)], dim=1),
+        )  # fmt: skip
+        return only.T, chosen
 
 
 def _dot_products(
