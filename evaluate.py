@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 import agent_zoo
+from agent_zoo.agent_settings import SHOWN
 from agent_zoo.checkpoint_files import SHIPPED, import_hint, not_imported, policy_names
-from agent_zoo.shown_settings import SHOWN
 from common import argument_checks, command_line
 from common.argument_checks import at_least, seed_value, split
 from common.user_error import UserError
@@ -202,13 +202,9 @@ def report(results: "Sequence[SeedResults]") -> None:
     """Show each policy's mean life length and task progress."""
     rows = []
     for result in results:
-        for name, summary in result.summaries().items():
-            rows.append(
-                (
-                    name, result.path.name, str(summary.episodes), f"{summary.lives:,}", f"{summary.mean_ticks:.1f}",
-                    f"{summary.median_ticks:.0f}", f"{summary.task_progress:.4f}",
-                )
-            )  # fmt: skip
+        for name, (episodes, lives, mean, median, progress) in result.summaries().items():
+            told = (str(episodes), f"{lives:,}", f"{mean:.1f}", f"{median:.0f}", f"{progress:.4f}")
+            rows.append((name, result.path.name, *told))
     heads = ("policy", "results", "episodes", "lives", "ticks lived", "median", "task progress")
     command_line.print_table(heads, rows)
 

@@ -237,7 +237,7 @@ def _subjects(arguments: Arguments) -> "Subjects":
     twin = RECORDINGS[arguments.record].untrained_twin and arguments.protocol == "toolkit"
     return Subjects(
         names=split(arguments.policies),
-        share_world=arguments.mode == "pvp",
+        mode=arguments.mode or "pve",
         checkpoint=_checkpoint(arguments.checkpoint),
         untrained_twin="of memories" if twin and not arguments.untrained_twin else arguments.untrained_twin,
         shadow_steps=tuple(None if steps == "all" else int(steps) for steps in split(arguments.shadow_networks)),

@@ -225,8 +225,7 @@ def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
     make_folder(arguments.sweeps_dir / name)
     with locked_folder(arguments.sweeps_dir / name):
         folder = SweepFolder(arguments.sweeps_dir / name, space, arguments.agent, arguments.settings)
-        say = partial(print, flush=True)  # trials print in between
-        run_local_sweep(folder, arguments.sweep_runs, arguments.agent, arguments.settings, commands, say)
+        run_local_sweep(folder, arguments.sweep_runs, commands)
     rows = [
         (trial.name, f"{trial.metric:g}", *(str(value) for value in trial.values.values())) for trial in folder.finished
     ]
@@ -292,12 +291,13 @@ def replay(arguments: Arguments) -> None:
     folder, name, settings = arguments.policies_dir, arguments.name, arguments.settings
     policy_names(folder, () if name is None else (name,))  # refuses missing policies before anything heavy is loaded
 
+    from common.progress_view import progress
     from reinforcement_learning.play.replay import record_replay, replay_contest, replay_path
-    from reinforcement_learning.play.terminal import replay_progress
 
     path = replay_path(folder, settings.train.seed, name, settings.task.only)
     contest = replay_contest(folder, name, settings)
-    with replay_progress(contest.env.horizon) as on_tick:
+    with progress("playing", "ticks") as on_tick:
+        on_tick(0, contest.env.horizon)
         record_replay(contest, settings.train.seed, path, on_tick)
     print(f"replay: {path}")
     print(f"watch it: python render_replay.py {path}")

@@ -29,6 +29,7 @@ from activation_store.layers import (
     layer_names,
     memory_names,
 )
+from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.hooks import Hook, Hooks
 from agent_zoo.memory import CELLS, Memory, MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
@@ -36,7 +37,6 @@ from agent_zoo.network_parts.layers import ActionDecoder, Candidates, initialize
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.semantic_module import SemanticModule
-from agent_zoo.semantic_shape import SemanticShape
 
 _ACTION_GAIN = 0.01  # nearly equal probabilities before training
 

@@ -18,11 +18,11 @@ from torch.overrides import TorchFunctionMode
 
 import agent_zoo
 from agent_zoo import Network
+from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint_files import folders_of, import_hint, list_checkpoints, not_imported
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
-from agent_zoo.semantic_shape import SemanticShape
 from common import command_line
 from common.array_files import Kind, read_tensors, write_tensors
 from common.files import read_bytes, write_bytes

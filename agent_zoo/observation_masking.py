@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from agent_zoo.agent_settings import FULL_RADIUS, SHOWN
 from agent_zoo.observation import (
     ActionHead,
     ObservationLayout,
@@ -17,7 +18,6 @@ from agent_zoo.observation import (
     legal_options,
     packed_options,
 )
-from agent_zoo.shown_settings import FULL_RADIUS, SHOWN
 
 _VOID = 0
 

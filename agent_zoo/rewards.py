@@ -9,8 +9,8 @@ from nmmo.entity.entity import EntityState
 from nmmo.lib.event_code import EventCode
 from nmmo.lib.event_log import EventState
 
+from agent_zoo.agent_settings import RewardRules
 from agent_zoo.base import BaseRewardWrapper
-from agent_zoo.reward_rules import RewardRules
 
 NEW_EVENTS_PAID_A_TICK = 3
 SKILLS = ("melee", "range", "mage", "fishing", "herbalism", "prospecting", "carving", "alchemy")

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import nn
 
-from agent_zoo.semantic_shape import BETA, SemanticShape
+from agent_zoo.agent_settings import BETA, SemanticShape
 
 MIDDLE_UNITS = 128
 """Units between the two linear maps to the plane."""

@@ -17,9 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from activation_store.layers import MemoryCell
 from agent_zoo import Network
-from agent_zoo.reward_rules import RewardRules
-from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
-from agent_zoo.shown_settings import FULL_RADIUS
+from agent_zoo.agent_settings import BETA, FULL_RADIUS, MOST_CODES, PAIRWISE_WEIGHT, Feed, RewardRules
 from common.argument_checks import FASTEST_REGROWTH
 from common.ray_cluster import RAY_ADDRESSES, is_ray_address
 from common.user_error import UserError

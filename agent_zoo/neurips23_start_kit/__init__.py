@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from agent_zoo.agent_settings import RewardRules
 from agent_zoo.base import RecurrentPolicy as Recurrent
 from agent_zoo.neurips23_start_kit.policy import EarlierPolicy, Policy
-from agent_zoo.reward_rules import RewardRules
 from agent_zoo.rewards import WeightedReward
 
 __all__ = ["EarlierPolicy", "Policy", "Recurrent", "RewardWrapper"]

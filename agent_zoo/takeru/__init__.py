@@ -1,6 +1,6 @@
 """takeru: learnt identity embeddings, other entities visible to the action heads only; published without a memory."""
 
-from agent_zoo.reward_rules import RewardRules
+from agent_zoo.agent_settings import RewardRules
 from agent_zoo.rewards import WeightedReward
 from agent_zoo.takeru.policy import EarlierPolicy, Policy, Recurrent
 

@@ -1,6 +1,6 @@
 """yaofeng: normalised perceptrons, two LSTM layers, rewarded for health, skill, armour and gold."""
 
-from agent_zoo.reward_rules import RewardRules
+from agent_zoo.agent_settings import RewardRules
 from agent_zoo.rewards import WeightedReward
 from agent_zoo.yaofeng.policy import Policy, Recurrent
 

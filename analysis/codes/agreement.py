@@ -15,10 +15,10 @@ from activation_store.reader import Progress, read_identity
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.selection import Subsample
+from agent_zoo.agent_settings import SHOWN
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import policy_names, policy_path
-from agent_zoo.shown_settings import SHOWN
 from analysis.codes.partitions import (
     LifeResamples,
     codebook,

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from activation_store.reader import Progress
+from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.semantic_module import (
     ALPHA,
     CODEBOOK_SPEED,
@@ -16,7 +17,6 @@ from agent_zoo.semantic_module import (
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic_shape import SemanticShape
 from analysis.lives import Lives
 from analysis.runs.codebook_rule import CodebookRule
 

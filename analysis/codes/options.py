@@ -11,7 +11,7 @@ from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.recording import check_recorded, record_again
 from activation_store.schema import DumpMetadata
 from activation_store.selection import Subsample
-from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
+from agent_zoo.agent_settings import BETA, MOST_CODES, PAIRWISE_WEIGHT
 from analysis.clusters.settings import FEATURES_COMPARED, AnalysisSettings
 from common.argument_checks import SEEDS, at_least, between, check, result_name, seed_value, split
 from common.result_places import OutputFolder, OutputPlace, result_folder

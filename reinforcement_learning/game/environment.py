@@ -149,15 +149,12 @@ class EpisodeStatistics(BaseParallelWrapper):
         for agent, reward in rewards.items():
             self._total_reward[agent] += reward
         ended = [agent for agent in terminated if terminated[agent] or truncated[agent]]
-        lives = {"lives": self._lives(ended, terminated, before, infos)} if ended else {}
-        return observations, rewards, terminated, truncated, lives
-
-    def _lives(self, ended: list[int], terminated: dict, before: Before, infos: dict) -> list[Life]:
-        counted = deeds(self.game, ended)
-        return [
+        counted = deeds(self.game, ended) if ended else {}
+        lives = [
             self._life(agent, terminated[agent], before, infos[agent]["noops_permitted"], *counted[agent])
             for agent in ended
         ]
+        return observations, rewards, terminated, truncated, {"lives": lives} if lives else {}
 
     def _life(
         self, agent: int, died: bool, before: Before, noops_permitted: int, players_killed: int, events: dict[str, int]

@@ -35,7 +35,8 @@ _MOST_FILE_BYTES = 1 << 26
 
 def maps_folder(settings: EnvironmentSettings) -> Path:
     """Return the folder of the maps that these settings need, whether or not they have been generated."""
-    return _folder(settings, _describe(settings))
+    digest = hashlib.sha256(orjson.dumps(_describe(settings), option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+    return settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
 
 
 def ensure_maps(
@@ -48,15 +49,14 @@ def ensure_maps(
         progress: called with (maps done, maps needed) after each generated map.
         numbers: of the maps that are needed, from 1; all `num_maps` by default.
     """
-    description = _describe(settings)
-    folder = _folder(settings, description)
+    folder = maps_folder(settings)
     needed = sorted(set(range(1, settings.num_maps + 1) if numbers is None else numbers))
     if _missing(folder, needed):
         make_folder(settings.maps_dir)
         with FileLock(f"{folder}.lock"):
             folder.mkdir(exist_ok=True)
             _remove_leftovers(folder)
-            _write_if_changed(folder / DESCRIPTION_FILE, as_json(description))
+            _write_if_changed(folder / DESCRIPTION_FILE, as_json(_describe(settings)))
             _generate(settings, folder, needed, progress)
             sync(folder)
     return folder
@@ -75,11 +75,6 @@ def write_maps(folder: Path, files: dict[str, bytes]) -> None:
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
             write_bytes(path, content)
-
-
-def _folder(settings: EnvironmentSettings, description: dict[str, object]) -> Path:
-    digest = hashlib.sha256(orjson.dumps(description, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
-    return settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
 
 
 def _describe(settings: EnvironmentSettings) -> dict[str, object]:

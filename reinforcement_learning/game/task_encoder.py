@@ -15,7 +15,7 @@ import hashlib
 import inspect
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,16 +44,14 @@ def encode_tasks(specs: Sequence[TaskSpec], task: TaskSettings, progress: Progre
         UserError: the language model cannot be used (see `language_model_embeddings`), or the file of embeddings does
             not fit (see `file_embeddings`).
     """
+    vectors: Iterable[np.ndarray]
     if task.encoder == "structural":
-        for spec in specs:
-            spec.embedding = encode_task(spec, task.embedding_size)
-        return
-    if task.encoder == "file":
-        for spec, embedding in zip(specs, file_embeddings([spec.name for spec in specs], task), strict=True):
-            spec.embedding = embedding
-        return
-
-    for spec, embedding in zip(specs, language_model_embeddings(specs, task, progress), strict=True):
+        vectors = [encode_task(spec, task.embedding_size) for spec in specs]
+    elif task.encoder == "file":
+        vectors = file_embeddings([spec.name for spec in specs], task)
+    else:
+        vectors = language_model_embeddings(specs, task, progress)
+    for spec, embedding in zip(specs, vectors, strict=True):
         spec.embedding = embedding
 
 

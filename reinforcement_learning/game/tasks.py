@@ -16,7 +16,6 @@ import numpy as np
 from nmmo.lib import event_code, material
 from nmmo.systems import item as nmmo_item
 from nmmo.systems import skill as nmmo_skill
-from nmmo.task import base_predicates
 from nmmo.task import base_predicates as predicates
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec, make_task_from_spec
@@ -210,7 +209,7 @@ def _predicates() -> dict[str, Callable[..., Any]]:
     """Predicates about one agent; those about other agents cannot be given to anyone."""
     return {
         name: predicate
-        for name, predicate in inspect.getmembers(base_predicates, inspect.isfunction)
+        for name, predicate in inspect.getmembers(predicates, inspect.isfunction)
         if tuple(inspect.signature(predicate).parameters)[:2] == _GIVEN_BY_THE_GAME
         and not any(other.startswith("target") for other in inspect.signature(predicate).parameters)
     }

@@ -16,7 +16,7 @@ from reinforcement_learning.game.environment import (
     make_environment,
     serial_worlds,
 )
-from reinforcement_learning.game.process_worlds import ProcessWorlds
+from reinforcement_learning.game.process_worlds import ProcessWorlds, RayWorlds
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.run_settings import check_workers
@@ -90,17 +90,11 @@ def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
 
 def _starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
     if rollout.vectorization == "ray":
-        return _ray_starter(rollout, maps, groups)
-    if not _in_processes(rollout):
+        return functools.partial(RayWorlds, num_workers=_ray_workers_of_a_group(rollout, groups), maps=maps)
+    chosen = rollout.vectorization == "auto" and rollout.num_envs > 1 and _cores() > 1
+    if not (chosen or rollout.vectorization == "multiprocessing"):
         return serial_worlds
-    workers = _workers_of_a_group(rollout, groups, _cores())
-    return functools.partial(ProcessWorlds, num_workers=workers)
-
-
-def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
-    from reinforcement_learning.game.process_worlds import RayWorlds
-
-    return functools.partial(RayWorlds, num_workers=_ray_workers_of_a_group(rollout, groups), maps=maps)
+    return functools.partial(ProcessWorlds, num_workers=_workers_of_a_group(rollout, groups, _cores()))
 
 
 def _ray_workers_of_a_group(rollout: RolloutSettings, groups: int) -> int:
@@ -118,12 +112,6 @@ def _ray_workers_of_a_group(rollout: RolloutSettings, groups: int) -> int:
             f"Ray cluster has {cores()}: {fewer}add cores, or use --vectorization multiprocessing"
         )
     return _workers_of_a_group(rollout, groups, cores() // processes)
-
-
-def _in_processes(rollout: RolloutSettings) -> bool:
-    if rollout.vectorization == "auto":
-        return rollout.num_envs > 1 and _cores() > 1
-    return rollout.vectorization == "multiprocessing"
 
 
 def _cores() -> int:

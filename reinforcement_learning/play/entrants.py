@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load, save
 
 import agent_zoo
+from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.semantic_shape import SemanticShape
 from common.files import in_utf_8, sha256
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
@@ -136,18 +136,15 @@ def with_own_tasks(entrants: Sequence[Entrant], tasks: TaskSettings, env: Enviro
     Raises:
         UserError: tasks cannot be encoded as a policy knows them; the message names it.
     """
-    return tuple(_with_own_tasks(entrant, tasks, env) for entrant in entrants)
-
-
-def _with_own_tasks(entrant: Entrant, tasks: TaskSettings, env: EnvironmentSettings) -> Entrant:
-    own = replace(tasks, **encoding_of(entrant))
-    if own == tasks and own.encoder != "file":
-        return replace(entrant, own_tasks=None)
-    try:
-        specs = offered_tasks(own, env)
-    except UserError as error:
-        raise UserError(f"no encoding of these tasks for the policy {entrant.name}: {error}") from None
-    return replace(entrant, own_tasks=None if own == tasks else np.stack([spec.embedding for spec in specs]))
+    ready = []
+    for entrant in entrants:
+        own = replace(tasks, **encoding_of(entrant))
+        try:
+            specs = offered_tasks(own, env) if own != tasks or own.encoder == "file" else []
+        except UserError as error:
+            raise UserError(f"no encoding of these tasks for the policy {entrant.name}: {error}") from None
+        ready.append(replace(entrant, own_tasks=None if own == tasks else np.stack([spec.embedding for spec in specs])))
+    return tuple(ready)
 
 
 def encoding_of(entrant: Entrant) -> dict[str, Any]:

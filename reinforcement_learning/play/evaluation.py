@@ -61,25 +61,25 @@ def contests(evaluation: Evaluation) -> list[Contest]:
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(evaluation.env, progress, maps_of(evaluation.env, evaluation.seeds, evaluation.episodes))
     if evaluation.mode == "pve":
-        alone = [admit([entrant], evaluation.env, evaluation.task, maps, must_fit=True)[:2] for entrant in trained]
+        planned = [admit([entrant], evaluation.env, evaluation.task, maps, must_fit=True)[:2] for entrant in trained]
         if evaluation.untrained:
             floor = _floor(evaluation, evaluation.task, maps)
-            alone.append(((floor,), shared_tasks([floor], evaluation.task)))
-        return [
-            Contest(entrants, evaluation.env, tasks, maps, device, protocol=evaluation.protocol)
-            for entrants, tasks in alone
-        ]
-    named = bool(evaluation.names)
-    entrants, tasks, left_out = admit(trained, evaluation.env, evaluation.task, maps, must_fit=named)
-    _print_left_out(left_out)
-    floors = (_floor(evaluation, tasks, maps),) if evaluation.untrained else ()
-    together = (*entrants, *floors)
-    if not 2 <= len(together) <= evaluation.env.num_agents:
-        raise UserError(
-            f"pvp needs at least two policies and at most one for each of {evaluation.env.num_agents} agents, not "
-            f"{len(together)}: use pve for a single policy"
-        )
-    return [Contest(together, evaluation.env, tasks, maps, device, protocol=evaluation.protocol)]
+            planned.append(((floor,), shared_tasks([floor], evaluation.task)))
+    else:
+        named = bool(evaluation.names)
+        entrants, tasks, left_out = admit(trained, evaluation.env, evaluation.task, maps, must_fit=named)
+        _print_left_out(left_out)
+        floors = (_floor(evaluation, tasks, maps),) if evaluation.untrained else ()
+        planned = [((*entrants, *floors), tasks)]
+        if not 2 <= len(planned[0][0]) <= evaluation.env.num_agents:
+            raise UserError(
+                f"pvp needs at least two policies and at most one for each of {evaluation.env.num_agents} agents, not "
+                f"{len(planned[0][0])}: use pve for a single policy"
+            )
+    return [
+        Contest(together, evaluation.env, tasks, maps, device, protocol=evaluation.protocol)
+        for together, tasks in planned
+    ]
 
 
 def _print_left_out(reasons: Sequence[str]) -> None:

@@ -94,7 +94,11 @@ class EvaluationJournal:
         for number, line in enumerate(lines):
             content = _proved(line, self.path)
             if number == 0 and _MADE_BY in content:
-                self._check(content[_MADE_BY])
+                if content[_MADE_BY] != self._made_by:
+                    raise UserError(
+                        f"{self.path} holds episodes that were played in another way (other weights, opponents, "
+                        "episodes or worlds): remove it to restart this seed"
+                    )
             elif number > 0 and (group := self._group(content)):
                 self.played |= {episode.number: episode for episode in group}
             else:
@@ -102,13 +106,6 @@ class EvaluationJournal:
                 break
             whole += len(line) + 1
         os.truncate(self.path, whole)
-
-    def _check(self, made_by: object) -> None:
-        if made_by != self._made_by:
-            raise UserError(
-                f"{self.path} holds episodes that were played in another way (other weights, opponents, episodes or "
-                "worlds): remove it to restart this seed"
-            )
 
     def _group(self, content: dict[str, Any]) -> list[PlayedEpisode]:
         """Return the episodes of a line, none where it does not hold the lives of these policies."""
@@ -149,17 +146,6 @@ _LEFT_OUT = {
         "view_radius", "narrow_from", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick", "water",
     )
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class EvaluationSummary:
-    """Results of one policy with one seed."""
-
-    episodes: int  # played
-    lives: int
-    mean_ticks: float  # lived
-    median_ticks: float  # lived
-    task_progress: float  # mean over lives of the best progress in the life's task, 0 to 1
 
 
 def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[int | list[EpisodeLives]]:
@@ -245,8 +231,13 @@ class SeedResults:
         if not self.missing:
             self._write(self._journal)
 
-    def summaries(self) -> dict[str, EvaluationSummary]:
-        """Return how each policy of the contest did, from the result file (UserError: the file is damaged)."""
+    def summaries(self) -> dict[str, tuple[int, int, float, float, float]]:
+        """Return how each policy of the contest did, from the result file (UserError: the file is damaged).
+
+        Returns:
+            By name: episodes, lives, their mean and median length in ticks, and the mean over lives of the best
+            progress in the life's task, 0 to 1.
+        """
         content = _read_results(self.path)
         try:
             return {name: _summary(content[name]) for name in self.made_by}
@@ -303,13 +294,11 @@ def _read_results(path: Path) -> dict[str, Any]:
     return content
 
 
-def _summary(lists: dict[str, Any]) -> EvaluationSummary:
+def _summary(lists: dict[str, Any]) -> tuple[int, int, float, float, float]:
     ticks = lists[LENGTH]
     progress = [value for name, values in lists.items() if name.startswith(TASK_PREFIX) for value in values]
     episodes = len(set(lists[EPISODE_PREFIX + LENGTH]))
-    return EvaluationSummary(
-        episodes, len(ticks), float(np.mean(ticks)), float(np.median(ticks)), float(np.mean(progress))
-    )
+    return episodes, len(ticks), float(np.mean(ticks)), float(np.median(ticks)), float(np.mean(progress))
 
 
 def _without_versions(provenance: object) -> dict | None:

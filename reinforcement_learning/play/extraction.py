@@ -12,9 +12,9 @@ import numpy as np
 
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
+from agent_zoo.agent_settings import SHOWN
 from agent_zoo.capture import layer_units
 from agent_zoo.checkpoint import versions
-from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from common.ray_cluster import cores, free_cores
+from common.ray_cluster import connect, cores, free_cores
 from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
 from reinforcement_learning.game.tasks import offered_tasks
@@ -56,8 +56,6 @@ def processes_of(workers: Workers) -> int:
         wanted = max(1, workers.worlds // WORLDS_TOGETHER)
     if workers.ray_address is None:
         return wanted or usable_cores()
-    from common.ray_cluster import connect, cores
-
     connect(workers.ray_address)
     if cores() < max(1, wanted):
         raise UserError(

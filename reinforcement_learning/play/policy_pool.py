@@ -16,7 +16,7 @@ import pufferlib.vector
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout, serial_worlds
+from reinforcement_learning.game.environment import EpisodeStart, observation_layout, serial_worlds
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.shared_world import Kind, SharedWorld, make_shared_world
@@ -140,9 +140,8 @@ class PolicyPool:
         self.layout = observation_layout(self.shared[0].world)
         for entrant in entrants:
             check_fits(entrant, self.layout)
-        self.worlds = serial_worlds(
-            [functools.partial(_given, shared.world) for shared in self.shared], OneEpisodeWorlds
-        )
+        made = [functools.partial(getattr, shared, "world") for shared in self.shared]
+        self.worlds = serial_worlds(made, OneEpisodeWorlds)
         self.agents = self.worlds.agents_per_env[0]
         self.slots = self.worlds.agents_per_batch
         self.policies = [entrant.policy.to(device) for entrant in entrants]
@@ -244,7 +243,3 @@ class PolicyPool:
     def close(self) -> None:
         """Close the worlds."""
         self.worlds.close()
-
-
-def _given(world: World) -> World:
-    return world

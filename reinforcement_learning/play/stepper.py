@@ -180,17 +180,12 @@ class Stepper:
         moments = self.journal.moments()
         return action_noise(moments, self.slots // len(moments), len(self.layout.heads))
 
-    def act(self, decision: Decision, actions: np.ndarray) -> None:
-        """Update the memory from the decision, and play one tick.
+    def begin(self, decision: Decision, actions: np.ndarray) -> None:
+        """Update the memory from the decision, and let the worlds begin a tick.
 
         Args:
             actions: (slots, heads) int64; rows of slots that are not acting are ignored.
         """
-        self.begin(decision, actions)
-        self.end(actions)
-
-    def begin(self, decision: Decision, actions: np.ndarray) -> None:
-        """Update the memory from the decision, and let the worlds begin a tick; arguments as of `act`."""
         remember(self.memory, decision)
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)

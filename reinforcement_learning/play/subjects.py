@@ -45,7 +45,7 @@ class Subjects:
     maps_dir: Path  # folder of generated maps
     embeddings_dir: Path  # cache folder for task embeddings computed by language models
     runs_dir: Path = Path("runs")  # folder of training runs with checkpoints
-    share_world: bool = False  # whether all play in one world; otherwise each plays all agents of its own world
+    mode: Mode = "pve"  # pvp, all play in one world; pve, each plays all agents of its own world
     checkpoint: Checkpoint = "trained"  # which of each policy's checkpoints
     untrained_twin: bool | Literal["of memories"] = False
     """Record a network with fresh weights beside each, or beside each that has a memory."""
@@ -61,11 +61,6 @@ class Subjects:
     protocol: Protocol = "toolkit"
     """As in `Contest`; the original one brings its maps, and the held-out tasks unless others are named."""
 
-    @property
-    def mode(self) -> Mode:
-        """Whether policies share a world."""
-        return "pvp" if self.share_world else "pve"
-
 
 def contests(subjects: Subjects, seed: int, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
@@ -80,10 +75,10 @@ def contests(subjects: Subjects, seed: int, device_name: str) -> list[Contest]:
     """
     device = pick_device(device_name)
     entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, seed)]
-    if subjects.share_world and len(entrants) < 2:
+    if subjects.mode == "pvp" and len(entrants) < 2:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     planned = []
-    for together in [entrants] if subjects.share_world else [[entrant] for entrant in entrants]:
+    for together in [entrants] if subjects.mode == "pvp" else [[entrant] for entrant in entrants]:
         changed = {
             "maps_dir": subjects.maps_dir,
             "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,

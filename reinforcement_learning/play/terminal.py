@@ -8,7 +8,7 @@ from time import perf_counter
 
 from rich.console import Console
 
-from common.progress_view import Progress, progress
+from common.progress_view import progress
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EpisodeLives
 
@@ -145,11 +145,3 @@ def evaluation_progress(
 
         yield show
     console.print(f"{agent_steps:,} agent-steps in {perf_counter() - start:.0f} s", highlight=False)
-
-
-@contextlib.contextmanager
-def replay_progress(ticks: int) -> Iterator[Progress]:
-    """Show progress in an episode; yields a callback that takes (ticks played, maximum number of ticks)."""
-    with progress("playing", "ticks") as report:
-        report(0, ticks)
-        yield report

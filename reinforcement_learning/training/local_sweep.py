@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,8 +56,7 @@ class SweepFolder:
             UserError: the folder holds a sweep with another search space, agent or settings, or something else, or its
                 record is damaged.
         """
-        self.path = path
-        self.space = space
+        self.path, self.space, self.agent, self.settings = path, space, agent, settings
         content = {"agent": agent, "search": asdict(space), "settings": plain_settings(settings)}
         if (path / SWEEP_FILE).exists():
             _check_same(path, read_json(path / SWEEP_FILE), content)
@@ -80,17 +80,17 @@ class SweepFolder:
         sign = -1 if self.space.goal == "maximize" else 1
         return sorted(finished, key=lambda trial: sign * (trial.metric or 0.0))
 
-    def write_best(self, agent: str, settings: Settings) -> Path:
-        """Write the settings of the best trial as a file for `train.py --config`, and return its path."""
+    def write_best(self) -> None:
+        """Write the settings of the best trial as a file for `train.py --config`."""
         best, space = self.finished[0], self.space
+        settings = override(self.settings, best.values)
         about = (
             f"# Best of {len(self.finished)} finished trials of the sweep {self.path.name}: trial {best.number}, "
             f"{space.metric} = {best.metric:g} ({space.goal}).\n"
             f"# One training run is little evidence: train several seeds and compare them, see docs/training.md.\n"
-            f"#   python train.py -a {agent} --config {self.path / BEST_FILE} -n NAME_1 --train.seed 1\n"
+            f"#   python train.py -a {self.agent} --config {self.path / BEST_FILE} -n NAME_1 --train.seed 1\n"
         )
         write_text(self.path / BEST_FILE, about + yaml.safe_dump(plain_settings(settings), sort_keys=False))
-        return self.path / BEST_FILE
 
     def _table(self) -> str:
         """Return the trials as tab-separated lines, heads first: finished ones before the others, the best first."""
@@ -167,9 +167,7 @@ class TrialCommands:
         return [sys.executable, self.script, "--resume", str(run), "--policies-dir", str(self.policies_dir), *log]
 
 
-def run_local_sweep(
-    folder: SweepFolder, runs: int, agent: str, settings: Settings, commands: TrialCommands, say: Callable[[str], None]
-) -> None:
+def run_local_sweep(folder: SweepFolder, runs: int, commands: TrialCommands) -> None:
     """Run trials one after the other, first the one that was interrupted, if any; record each as it ends.
 
     Ctrl-C or SIGTERM stops the current trial, which the next call continues, and ends the process.
@@ -180,9 +178,10 @@ def run_local_sweep(
     Raises:
         UserError: no trial of the sweep has finished.
     """
+    say = partial(print, flush=True)  # trials print in between
     for number in range(runs):
         interrupted = next((trial for trial in folder.trials if trial.state == "running"), None)
-        trial = interrupted or _new_trial(folder, settings.train.seed)
+        trial = interrupted or _new_trial(folder)
         if trial is None:
             say(f"the grid is complete: all {len(folder.trials)} combinations were tried")
             break
@@ -193,7 +192,7 @@ def run_local_sweep(
             say(f"trial {ended.number} failed: {ended.fault}")
             continue
         best = folder.finished[0]
-        folder.write_best(agent, override(settings, best.values))
+        folder.write_best()
         metric = folder.space.metric
         say(f"trial {ended.number}: {metric} {ended.metric:g}; best {best.metric:g} (trial {best.number})")
     if not folder.finished:
@@ -204,7 +203,8 @@ def run_local_sweep(
         )
 
 
-def _new_trial(folder: SweepFolder, seed: int) -> Trial | None:
+def _new_trial(folder: SweepFolder) -> Trial | None:
+    seed = folder.settings.train.seed
     number = len(folder.trials)
     if folder.space.combinations is not None and number >= folder.space.combinations:
         return None

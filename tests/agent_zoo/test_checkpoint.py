@@ -126,6 +126,8 @@ def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> N
         (lambda header: header.update(environment={"mask_intrinsics": "some"}), "mask_intrinsics is 'some'"),
         (lambda header: header.update(environment={"view_radius": 8}), "view_radius is 8"),
         (lambda header: header.update(environment={"view_radius": True}), "view_radius is True"),
+        (lambda header: header.update(environment={"narrow_from": -1}), "narrow_from is -1, not a tick"),
+        (lambda header: header.update(environment={"task_shown_for": "long"}), "task_shown_for is 'long'"),
         (lambda header: header.update(agent="gone"), "no agent 'gone'"),
         (lambda header: header.update(agent="\ud800"), "has a damaged header"),
         (lambda header: header.update(task=DEEP), "has a damaged header"),

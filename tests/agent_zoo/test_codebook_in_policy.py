@@ -10,14 +10,13 @@ import torch
 
 import agent_zoo
 from activation_store.layers import layer_names
+from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
-from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, pack
-from agent_zoo.semantic_shape import SemanticShape
 from common.array_files import read_tensors, write_tensors
-from tests.agent_zoo.test_hooks import log_probabilities
+from tests.agent_zoo.test_hooks import log_probabilities, some_memory
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
@@ -36,21 +35,16 @@ def policy(request, layout: ObservationLayout, seen: np.ndarray) -> RecurrentPol
     policy.double()
     with torch.no_grad():
         encoded, _ = policy.encode(pack(seen[:AGENTS], layout))
-        hidden, _ = policy.remember(encoded, memory_of(policy, AGENTS))
+        hidden, _ = policy.remember(encoded, some_memory(policy, AGENTS))
         policy.semantic.codebook.copy_(policy.semantic.plane(hidden)[:CODES])
         if feed == "embedding":
             policy.semantic.embedding.normal_()
     return policy
 
 
-def memory_of(policy: RecurrentPolicy, agents: int) -> MemoryState:
-    torch.manual_seed(1)
-    return MemoryState(*(torch.randn(policy.layers, agents, UNITS, dtype=torch.float64) for _ in range(2)))
-
-
 @torch.no_grad()
 def test_plane_and_code_are_layers_and_heads_read_the_state_with_its_code(policy, observation) -> None:
-    memory = memory_of(policy, AGENTS)
+    memory = some_memory(policy, AGENTS)
     distribution, value, _, layers = run_with_layers(policy, observation, memory)
     assert set(layers) == set(layer_names(policy.layers, codebook=True))
     assert tuple(policy.layer_units) == layer_names(policy.layers, codebook=True)
@@ -69,7 +63,7 @@ def test_plane_and_code_are_layers_and_heads_read_the_state_with_its_code(policy
 
 @torch.no_grad()
 def test_an_edited_plane_gives_its_code_and_an_edited_code_reaches_the_heads(policy, observation) -> None:
-    memory = memory_of(policy, AGENTS)
+    memory = some_memory(policy, AGENTS)
     plain, *_, layers = run_with_layers(policy, observation, memory)
     target = policy.semantic.codebook[2].expand(AGENTS, -1)
     with policy.hooked({"semantic_plane": lambda _: target}):
@@ -85,7 +79,7 @@ def test_an_edited_plane_gives_its_code_and_an_edited_code_reaches_the_heads(pol
 @torch.no_grad()
 def test_segments_are_decoded_as_tick_by_tick(policy, observation) -> None:
     lengths = torch.tensor([3, 1, 5, 2])
-    state = memory_of(policy, len(lengths))
+    state = some_memory(policy, len(lengths))
     rows = torch.arange(int(lengths.sum()))
     outputs = policy.forward_segments(observation.take(rows), lengths, state)
     start = 0

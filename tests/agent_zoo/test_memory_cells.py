@@ -14,10 +14,21 @@ from activation_store.layers import LSTM_HIDDEN, STATES, MemoryCell, layer_names
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers, run_with_layers
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
-from agent_zoo.memory import CELLS, LONGEST, SHORTEST, LeakyAverages, Memory, MemoryState, leaky_sums
+from agent_zoo.memory import (
+    CELLS,
+    GRU,
+    LONGEST,
+    LSTM,
+    SHORTEST,
+    LeakyAverages,
+    Memory,
+    MemoryState,
+    leaky_sums,
+    spread_time_constants,
+    start_slow,
+)
 from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
-from reinforcement_learning.settings import PolicySettings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
@@ -230,6 +241,29 @@ def test_an_agent_whose_recurrent_takes_no_cell_is_refused_in_one_line(monkeypat
     assert_refuses("neurips23_start_kit has an LSTM only", agent_zoo.check_cell, AGENT, "gru")
 
 
-@pytest.mark.parametrize("value", ["rnn", "LSTM", "", "3"])
-def test_an_unknown_cell_is_refused_in_one_line(value: str) -> None:
-    assert_refuses(r"policy\.cell = .*'lstm', 'gru' or 'ema'", PolicySettings, cell=value)
+@pytest.mark.parametrize("cell", [LSTM, GRU])
+def test_units_lose_their_content_at_the_pace_of_their_time_constants(cell: type[LSTM | GRU]) -> None:
+    memory = cell(UNITS, LAYERS)
+    start_slow(memory, longest=50)
+    for weight in (weight for layer in memory.all_weights for weight in layer[:2]):
+        nn.init.zeros_(weight)  # so that the biases alone decide
+    full = torch.ones(LAYERS, 1, UNITS)
+    _, after = memory.play(torch.zeros(1, 1, UNITS), MemoryState(full, full if cell is LSTM else full[:0]))
+    kept = after.cell if cell is LSTM else after.hidden
+    expected = (-1 / spread_time_constants(50, UNITS)).exp()
+    torch.testing.assert_close(kept, expected.expand(LAYERS, 1, UNITS))
+
+
+def test_an_input_gate_opens_as_far_as_the_forget_gate_closes() -> None:
+    memory = LSTM(UNITS, 1)
+    start_slow(memory, longest=50)
+    entering, forgetting, *_ = memory._gates(0, torch.zeros(1, UNITS), torch.zeros(1, UNITS))
+    torch.testing.assert_close(entering + forgetting, torch.ones(1, UNITS))
+
+
+def test_moving_averages_start_slow_by_themselves() -> None:
+    memory = LeakyAverages(UNITS, 1)
+    before = memory.leak.clone()
+    start_slow(memory, longest=50)
+    assert torch.equal(memory.leak, before)
+    torch.testing.assert_close(memory.time_constants[0], spread_time_constants(LONGEST, UNITS))

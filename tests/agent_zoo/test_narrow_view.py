@@ -8,8 +8,6 @@ import torch
 
 from agent_zoo.observation import ObservationLayout, PackedObservation, legal_options, pack, packed_options
 from agent_zoo.observation_masking import ObservationMask, options_in_game
-from reinforcement_learning.settings import EnvironmentSettings
-from tests.command import assert_refuses
 
 RADII = (1, 2, 3, 5, 6)
 TARGETS = ("Attack.Target", "Give.Target", "GiveGold.Target")
@@ -136,10 +134,3 @@ def test_a_view_can_be_whole_at_first_and_narrow_from_a_tick_on(whole: PackedObs
         kept = all_places[other_start : other_start + other_count].tolist() if is_narrow else list(range(count))
         assert places[start : start + count].tolist() == kept
     assert mask(7, narrow_from=3) == ObservationMask()
-    with pytest.raises(ValueError, match="narrow_from is -1, not a tick"):
-        mask(2, narrow_from=-1)
-
-
-@pytest.mark.parametrize("radius", [0, -1, 8, 2.5, "far", True])
-def test_an_impossible_radius_is_refused_in_one_line(radius: object) -> None:
-    assert_refuses(r"env\.view_radius = ", EnvironmentSettings, view_radius=radius)

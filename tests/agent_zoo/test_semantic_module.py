@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.semantic_module import (
     SemanticModule,
     log_similarities,
@@ -13,7 +14,6 @@ from agent_zoo.semantic_module import (
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic_shape import SemanticShape
 
 ALPHA, BETA = 3.0, 0.25
 

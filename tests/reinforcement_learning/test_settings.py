@@ -29,6 +29,7 @@ def test_numbers_as_people_write_them(tmp_path: Path) -> None:
     train = load(tmp_path, "train: {learning_rate: 1e-4, total_agent_steps: 3_000_000, batch_size: 3e4}").train
     assert (train.learning_rate, train.total_agent_steps, train.batch_size) == (0.0001, 3_000_000, 30_000)
     assert type(train.batch_size) is int
+    assert load(tmp_path, "train: {pool_kernel: [0, 1]}").train.seats == (0, 1)
 
 
 def test_precedence_file_agent_debug(tmp_path: Path) -> None:
@@ -70,6 +71,23 @@ def test_rewards_of_a_header_and_of_a_run_that_are_older_than_the_published_ones
         ("rollout: {vectorization: quantum}", ("rollout.vectorization", "quantum", "serial")),
         ("env: 3", ("env", "3", "key: value")),
         ("reward: {heal: -1}", ("reward.heal", "-1", "greater than or equal to 0")),
+        *((f"env: {{food_regrowth: {rate}}}", ("env.food_regrowth",)) for rate in (-1, 41, ".nan")),
+        *((f"env: {{water: {share}}}", ("env.water",)) for share in (-0.1, 0.71, ".nan")),
+        *((f"env: {{view_radius: {radius}}}", ("env.view_radius = ",)) for radius in (0, -1, 8, 2.5, "far", "true")),
+        *(
+            (f"policy: {{cell: '{cell}'}}", ("policy.cell = ", "'lstm', 'gru' or 'ema'"))
+            for cell in ("rnn", "LSTM", "")
+        ),
+        *(
+            (f"train: {{pool_kernel: '{kernel}'}}", ("train.pool_kernel = ", "0 for the learner"))
+            for kernel in ("1,2", "0,x", "", "0,-1")
+        ),
+        ("semantic: {codes: 1}", ("semantic.codes = 1: must be 2 to 512, or 0",)),
+        ("semantic: {codes: 513}", ("must be 2 to 512",)),
+        ("semantic: {plane_dimensions: 1}", ("plane_dimensions = 1", "greater than or equal to 2")),
+        ("semantic: {plane_dimensions: 4}", ("less than or equal to 3",)),
+        ("semantic: {feed: letters}", ("'number' or 'embedding'",)),
+        ("semantic: {return_reference: 0}", ("greater than 0",)),
         ("agents: {anyone: {train: {gamma: 2}}}", ("train.gamma", "2")),
         ("a: [", ("cannot be read as YAML",)),
     ],
@@ -97,6 +115,8 @@ def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
         ("rollout: {num_envs: 5, num_workers: 2}", ("num_envs 5", "num_workers 2")),
         ("rollout: {num_envs: 6, num_workers: 3}", ("num_workers 3 must be even or 0", "num_envs 6")),
         ("policy: {cell: gru, lstm_layers: 0}", ("policy.cell gru", "lstm_layers is 0")),
+        ("train: {pool_kernel: '0,1', processes: 2}", ("one process",)),
+        (f"train: {{pool_kernel: {[0] * 200}}}", ("more seats",)),
     ],
 )
 def test_impossible_combinations_name_both_numbers(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:

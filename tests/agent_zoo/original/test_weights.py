@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
@@ -212,7 +211,3 @@ def observed(expected: dict[str, np.ndarray], tick: int, layout: ObservationLayo
         action, argument = name.split(".")
         whole["ActionTargets"][action][argument] = mask
     return pack(whole, layout)
-
-
-def test_every_agent_of_the_original_is_in_the_zoo() -> None:
-    assert set(LAYERS) == set(agent_zoo.names())

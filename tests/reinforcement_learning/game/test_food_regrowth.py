@@ -9,7 +9,6 @@ from nmmo.lib.material import Foilage
 
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 TICKS, EATEN = 12, 150
@@ -36,8 +35,3 @@ def test_eaten_food_grows_back_at_the_rate(
     expected = 1 - (1 - chance) ** TICKS
     result = regrown(replace(small_world, food_regrowth=rate), task, maps)
     assert result == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 100))
-
-
-@pytest.mark.parametrize("rate", [-1, 41, float("nan")])
-def test_rates_that_are_no_rates_are_refused(rate: float) -> None:
-    assert_refuses("food_regrowth", EnvironmentSettings, food_regrowth=rate)

@@ -1,4 +1,4 @@
-"""Embeddings: distinct for tasks, close for related ones, equal everywhere; cached language models, no pickle."""
+"""Embeddings: distinct for tasks, close for related ones, equal everywhere; language models, files, no pickle."""
 
 import hashlib
 import shutil
@@ -16,10 +16,12 @@ from reinforcement_learning.game.task_encoder import (
     describe_task,
     encode_task,
     language_model_embeddings,
+    pin_embeddings,
     pin_language_model,
+    write_embeddings,
 )
-from reinforcement_learning.game.tasks import curriculum, find_task, offered_tasks
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.game.tasks import curriculum, evaluation_tasks, find_task, offered_tasks
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings, task_record
 from tests.command import ROOT, assert_refuses, python
 from tests.tiny_language_model import make_language_model
 
@@ -173,3 +175,47 @@ def test_a_cache_of_earlier_versions_is_read_and_other_files_are_refused(
     assert_refuses("is a policy, but a cache of task embeddings is needed here", language_model_embeddings, specs, task)
     kept.write_bytes(safetensors.numpy.save({"weight": np.zeros(3, np.float32)}))
     assert_refuses("is not a cache of task embeddings", language_model_embeddings, specs, task)
+
+
+NAMES = [spec.name for spec in evaluation_tasks()]
+VECTORS = {name: np.full(16, number, np.float16) for number, name in enumerate(NAMES)}
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> TaskSettings:
+    path = tmp_path / "folder" / "tasks.safetensors"
+    write_embeddings(path, VECTORS, "tasks.pkl")
+    return TaskSettings(curriculum="evaluation", encoder="file", embeddings=str(path), embedding_size=16)
+
+
+def refused(task: TaskSettings) -> str:
+    return assert_refuses((), offered_tasks, task, ENV)
+
+
+def test_tasks_have_the_embeddings_of_the_file_wherever_it_has_moved(filed: TaskSettings) -> None:
+    specs = offered_tasks(filed, ENV)
+    assert all(np.array_equal(spec.embedding, VECTORS[spec.name]) for spec in specs)
+    folder = Path(str(filed.embeddings)).parent
+    moved = replace(filed, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
+    assert len(offered_tasks(moved, ENV)) == len(NAMES)
+
+
+def test_the_hash_and_the_size_are_recorded_where_there_is_a_file(filed: TaskSettings) -> None:
+    pinned = pin_embeddings(replace(filed, embedding_size=8))
+    assert pinned.embedding_size == 16 and len(pinned.embeddings_sha256 or "") == 64
+    assert TaskSettings(**task_record(pinned)) == pinned
+    write_embeddings(Path(str(filed.embeddings)), {name: 2 * vector for name, vector in VECTORS.items()}, "other.pkl")
+    assert "is not the file of task embeddings that was recorded" in refused(pinned)
+    assert task_record(TaskSettings()).keys().isdisjoint({"embeddings", "embeddings_sha256", "embeddings_dir"})
+
+
+def test_what_does_not_fit_is_refused(filed: TaskSettings, tmp_path: Path) -> None:
+    assert "--task.embeddings FILE" in refused(replace(filed, embeddings=None))
+    lost = refused(replace(filed, embeddings="nowhere.safetensors"))
+    assert "nowhere.safetensors is neither here nor in task_embeddings" in lost and "--embeddings-dir" in lost
+    assert "embeddings of 16 numbers, and 8 are needed" in refused(replace(filed, embedding_size=8))
+    assert "has no embedding of the task" in refused(replace(filed, curriculum="training"))
+    for damaged in ({"a": np.ones((2, 2))}, {"a": np.full(2, np.nan)}, {"a": np.ones(2), "b": np.ones(3)}, {}):
+        path = tmp_path / "damaged.safetensors"
+        write_embeddings(path, damaged, "")
+        assert "no file of task embeddings" in refused(replace(filed, embeddings=str(path)))

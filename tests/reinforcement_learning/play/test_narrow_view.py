@@ -55,7 +55,8 @@ def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, en
                 action, argument = head.name.split(".")
                 assert full["ActionTargets"][action][argument][slot, meant] == 1
                 pointed, moved = pointed + 1, moved + (meant != option)
-        player.act(decision, actions)
+        player.begin(decision, actions)
+        player.end(actions)
     player.worlds.close()
     assert pointed > 20 and moved > 5
 

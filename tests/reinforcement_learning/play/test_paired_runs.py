@@ -126,6 +126,7 @@ def test_the_same_run_twice_is_the_same_and_no_number_comes_twice_in_it(pool: Po
 def test_an_episode_is_the_same_alone_and_beside_others_in_any_order(make_pool: MakePool, pool: PolicyPool) -> None:
     second, third = pool.play(SEED, NUMBERS)
     assert pool.play(SEED, (NUMBERS[1], 0))[0] == third
+    assert pool.play(SEED, NUMBERS) == [second, third] != pool.play(SEED + 1, NUMBERS)
     alone = make_pool(worlds=1)
     assert alone.play(SEED, NUMBERS[1:]) == [third]
     assert alone.play(SEED, NUMBERS[:1]) == [second]

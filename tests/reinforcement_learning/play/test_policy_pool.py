@@ -103,14 +103,6 @@ def test_a_decision_needs_only_what_the_policy_itself_has_seen(pool: PolicyPool,
     torch.testing.assert_close(pool.memories[0].hidden[:, mine], memory.hidden, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_episodes_can_be_played_again_in_any_order(pool: PolicyPool) -> None:
-    first = pool.play(4, [2, 3])
-    pool.play(4, [0, 1])
-    assert pool.play(4, [2, 3]) == first
-    assert pool.play(5, [2, 3]) != first
-
-
 def test_all_lives_are_counted_for_who_lived_them(pool: PolicyPool) -> None:
     for episode in pool.play(6, [0, 1]):
         lived = sorted(life.agent_id for lives in episode.lives for life in lives)

@@ -1,26 +1,34 @@
-"""A recording's projected size depends only on the groups of episodes that have ended."""
+"""A recording is projected from groups of episodes that have ended; an evaluation counts its ticks."""
+
+from collections.abc import Sequence
+
+import pytest
 
 from reinforcement_learning.play.contest import Group
-from reinforcement_learning.play.terminal import Tally, projection
+from reinforcement_learning.play.policy_pool import EpisodeLives
+from reinforcement_learning.play.terminal import Tally, evaluation_progress, projection
 
 FIRST, SECOND = Group(1, (0, 1)), Group(1, (2, 3))
 
 
-def test_nothing_is_projected_before_a_group_has_ended() -> None:
+def tally_of(records: Sequence[tuple[Group, int]], ended: Sequence[Group], written: int | None = None) -> Tally:
+    """Count records of groups, all of them written unless another number is given, and each episode that ended."""
     tally = Tally()
-    tally.add_records(FIRST, 100, 100)
-    tally.finish_episode(FIRST)  # the shorter one of two
-    recorded = tally.recorded(20, 2000)
+    for group, count in records:
+        tally.add_records(group, count, count if written is None else written)
+    for group in ended:
+        tally.finish_episode(group)
+    return tally
+
+
+def test_nothing_is_projected_before_a_group_has_ended() -> None:
+    recorded = tally_of([(FIRST, 100)], [FIRST]).recorded(20, 2000)  # the shorter one of two has ended
     assert recorded.expected_records(6) is None
     assert (recorded.episodes, recorded.records, recorded.record_bytes) == (1, 100, 100.0)
 
 
 def test_what_runs_is_not_counted_as_ended() -> None:
-    tally = Tally()
-    for group, records in ((FIRST, 100), (SECOND, 30), (FIRST, 140)):
-        tally.add_records(group, records, records)
-    for group in (FIRST, FIRST, SECOND):
-        tally.finish_episode(group)
+    tally = tally_of([(FIRST, 100), (SECOND, 30), (FIRST, 140)], [FIRST, FIRST, SECOND])
     recorded = tally.recorded(250, 250_000_000)
     assert recorded.records == 270 and recorded.expected_records(6) == 720
     output = projection(recorded, episodes=6, seconds=540)
@@ -41,19 +49,31 @@ def test_ticks_count_until_their_group_ends() -> None:
 
 
 def test_no_fewer_are_expected_than_there_are() -> None:
-    tally = Tally()
-    tally.add_records(FIRST, 10, 10)
-    tally.finish_episode(FIRST)
-    tally.finish_episode(FIRST)
-    tally.add_records(SECOND, 90, 90)
-    assert tally.recorded(10, 1).expected_records(4) == 100
+    assert tally_of([(FIRST, 10), (SECOND, 90)], [FIRST, FIRST]).recorded(10, 1).expected_records(4) == 100
 
 
 def test_records_that_are_stored_already_count_for_the_length_of_their_group_only() -> None:
-    tally = Tally()
-    tally.add_records(FIRST, 100, 0)
-    tally.finish_episode(FIRST)
-    tally.finish_episode(FIRST)
-    recorded = tally.recorded(0, 0)
+    recorded = tally_of([(FIRST, 100)], [FIRST, FIRST], written=0).recorded(0, 0)
     assert recorded.records == 0 and recorded.expected_records(2) == 100
     assert "0.00 GB" in projection(recorded, episodes=2, seconds=1)
+
+
+def test_ticks_are_counted_and_an_ended_group_counts_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that progress of an evaluation moves before the first group of episodes has ended."""
+    reports: list[tuple[float, float | None, str]] = []
+
+    class Kept:
+        def __enter__(self) -> object:
+            return lambda done, total=None, detail="": reports.append((done, total, detail))
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("reinforcement_learning.play.terminal.progress", lambda *_: Kept())
+    with evaluation_progress("A, B", [FIRST, SECOND], 100) as show:
+        show(FIRST, 16)
+        show(SECOND, 16)
+        show(SECOND, -16)  # its worker was lost
+        show(FIRST, [EpisodeLives(0, ()), EpisodeLives(1, ())])
+    assert [done for done, _, _ in reports] == [0, 16, 32, 16, 100]
+    assert {total for _, total, _ in reports} == {200} and reports[-1][2] == "2 of 4 episodes finished"

@@ -42,7 +42,9 @@ class Played:
                 if not world.done:
                     self.noise[episode.first_seed, episode.number, world.game.realm.tick] = numbers
             decision = player.decide()
-            player.act(decision, decision.over_slots(decision.sample(player.action_noise())))
+            actions = decision.over_slots(decision.sample(player.action_noise()))
+            player.begin(decision, actions)
+            player.end(actions)
         self.starts = player.journal.starts()
         worlds.close()
 

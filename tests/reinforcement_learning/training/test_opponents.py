@@ -10,11 +10,9 @@ from agent_zoo.checkpoint import save_checkpoint
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import EpisodeJournal, Stopwatch
-from reinforcement_learning.run_settings import check_training
-from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
+from reinforcement_learning.settings import RolloutSettings, Settings
 from reinforcement_learning.training.opponents import START, Opponents, OpposedStepper, Ratings
 from reinforcement_learning.training.rollout import RolloutCollector
-from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 KERNEL = (0, 0, 1)
@@ -91,17 +89,6 @@ def test_ratings_follow_the_rule_and_are_taken_up_again(tmp_path: Path) -> None:
     assert (again.learner, again.games) == (START + 16, {"first": 1, "second": 1})
     assert len((tmp_path / "elo.jsonl").read_text().splitlines()) == 1
     assert Ratings.after(tmp_path, 0).others == {}
-
-
-@pytest.mark.parametrize("kernel", ["1,2", "0,x", "", "0,-1"])
-def test_kernels_without_a_learner_are_refused(kernel: str) -> None:
-    assert_refuses(r"train\.pool_kernel = .*0 for the learner", TrainSettings, pool_kernel=kernel)
-
-
-def test_kernels_of_several_processes_or_too_many_seats_are_refused() -> None:
-    assert TrainSettings(pool_kernel=[0, 1]).seats == (0, 1)  # type: ignore[arg-type]
-    assert_refuses("one process", check_training, Settings(train=TrainSettings(pool_kernel="0,1", processes=2)))
-    assert_refuses("more seats", check_training, Settings(train=TrainSettings(pool_kernel=",".join(["0"] * 200))))
 
 
 def test_a_seat_without_living_agents_does_nothing(opponents: Opponents) -> None:

@@ -17,7 +17,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
-from reinforcement_learning.training.run_folder import TrainingFolder
+from reinforcement_learning.training.run_folder import STATE_FILE, TrainingFolder
 from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
@@ -81,13 +81,19 @@ def stopped(play, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def again(stopped: Path, tmp_path: Path) -> tuple[Path, TrainingState]:
+    """A copy of that folder, and its state."""
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    return folder, TrainingState.load(folder / STATE_FILE)
+
+
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_goes_on_bit_for_bit(play, straight, stopped: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(stopped, tmp_path / "run")
-    state = TrainingState.load(folder / "training_state.safetensors")
+def test_goes_on_bit_for_bit(play, straight, again: tuple[Path, TrainingState]) -> None:
+    folder, state = again
     assert state.updates == UPDATES_BEFORE
     assert any(start.number > 0 for start in state.worlds), "no world is past its first episode: too easy"
     assert any(len(start.actions) > 3 for start in state.worlds), "no world is inside an episode: too easy"
@@ -101,7 +107,7 @@ def test_a_run_with_opponents_goes_on_bit_for_bit_and_with_its_ratings(
     opposed = replace(opposed, train=replace(opposed.train, total_agent_steps=3 * 384))
     straight = play(tmp_path / "straight", StopAfter(-1), settings=opposed)
     play(tmp_path / "stopped", StopAfter(1), settings=opposed)
-    state = TrainingState.load(tmp_path / "stopped" / "training_state.safetensors")
+    state = TrainingState.load(tmp_path / "stopped" / STATE_FILE)
     assert equal(play(tmp_path / "stopped", StopAfter(-1), state, settings=opposed), straight)
     tables = [(tmp_path / folder / "elo.tsv").read_text() for folder in ("straight", "stopped")]
     assert tables[0] == tables[1] and tables[0].count("one_0") >= 2
@@ -149,23 +155,21 @@ DROPPED = {
 @pytest.mark.parametrize(
     "part", [pytest.param(part, marks=() if part in ("memory", "actions") else pytest.mark.slow) for part in DROPPED]
 )
-def test_every_part_of_the_state_is_needed(play, straight, stopped: Path, tmp_path: Path, part: str) -> None:
-    folder = shutil.copytree(stopped, tmp_path / "run")
-    state = TrainingState.load(folder / "training_state.safetensors")
+def test_every_part_of_the_state_is_needed(play, straight, again: tuple[Path, TrainingState], part: str) -> None:
+    folder, state = again
     assert not equal(play(folder, StopAfter(-1), DROPPED[part](state)), straight)
 
 
 def test_with_another_number_of_worlds_training_goes_on_in_new_episodes(
-    play, settings: Settings, stopped: Path, tmp_path: Path
+    play, settings: Settings, stopped: Path, again: tuple[Path, TrainingState]
 ) -> None:
-    folder = shutil.copytree(stopped, tmp_path / "run")
-    state = TrainingState.load(folder / "training_state.safetensors")
+    folder, state = again
     train = replace(settings.train, total_agent_steps=state.steps + 1)  # one more update
     play(folder, StopAfter(-1), state, replace(settings, rollout=replace(settings.rollout, num_envs=3), train=train))
-    after = TrainingState.load(folder / "training_state.safetensors")
+    after = TrainingState.load(folder / STATE_FILE)
     assert (after.updates, len(after.worlds)) == (UPDATES_BEFORE + 1, 3) and after.steps > state.steps
     assert not {world.first_seed for world in after.worlds} & {world.first_seed for world in state.worlds}
-    before = TrainingState.load(stopped / "training_state.safetensors")  # the optimizer changed the other one's tensors
+    before = TrainingState.load(stopped / STATE_FILE)  # the optimizer changed the other one's tensors
     assert after.optimizer["0/step"] > before.optimizer["0/step"] > 0
 
 
@@ -193,7 +197,7 @@ def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, sa
     """Rewards depend on the tasks drawn, so the weights show whether the curriculum was resumed."""
     settings, straight, stopped = automatic
     folder = shutil.copytree(stopped, tmp_path / "run")
-    state = change(TrainingState.load(folder / "training_state.safetensors"))
+    state = change(TrainingState.load(folder / STATE_FILE))
     assert equal(play(folder, StopAfter(-1), state, settings), straight) == same
 
 
@@ -210,7 +214,7 @@ def test_other_memories_and_a_narrow_view_go_on_too(
     )
     straight = play(tmp_path / "straight", StopAfter(-1), settings=settings)
     play(tmp_path / "stopped", StopAfter(1), settings=settings)
-    state = TrainingState.load(tmp_path / "stopped" / "training_state.safetensors")
+    state = TrainingState.load(tmp_path / "stopped" / STATE_FILE)
     assert state.updates == 1 and state.memory.cell.shape[0] == 0 and state.memory.hidden.abs().sum() > 0
     untrained = load_checkpoint(min((tmp_path / "stopped" / "checkpoints").iterdir()))[0].state_dict()
     names = [name for name in straight if name.startswith(f"{cell}.")]
@@ -240,15 +244,15 @@ DAMAGED = r"is (a damaged|no) training state: "
 def test_a_state_of_an_older_format_or_without_its_parts_is_refused_in_one_line(
     stopped: Path, tmp_path: Path, change: Callable[[str], str], message: str
 ) -> None:
-    tensors, text = read_tensors(stopped / "training_state.safetensors", "training state")
-    path = tmp_path / "training_state.safetensors"
+    tensors, text = read_tensors(stopped / STATE_FILE, "training state")
+    path = tmp_path / STATE_FILE
     write_tensors(path, tensors, change(text), "training state")
     assert str(path) in assert_refuses(message, TrainingState.load, path)
 
 
 def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) -> None:
     (policy, *_) = sorted((stopped / "checkpoints").iterdir())
-    path = tmp_path / "training_state.safetensors"
+    path = tmp_path / STATE_FILE
     for source in (policy, SHIPPED):  # the latter is from before files said their kind
         shutil.copy(source, path)
         with pytest.raises(UserError) as refusal:
@@ -256,9 +260,8 @@ def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) 
         assert str(refusal.value).startswith(f"{path} is a policy, but a training state is needed here")
 
 
-def test_a_state_of_another_network_is_refused(play, stopped: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(stopped, tmp_path / "run")
-    state = TrainingState.load(folder / "training_state.safetensors")
+def test_a_state_of_another_network_is_refused(play, again: tuple[Path, TrainingState]) -> None:
+    folder, state = again
     other = replace(state, policy={name: tensor[..., :1] for name, tensor in state.policy.items()})
     assert_refuses("it is the training state of another run", play, folder, StopAfter(-1), other)
 

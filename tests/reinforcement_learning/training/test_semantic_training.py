@@ -3,7 +3,6 @@
 import copy
 import itertools
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import torch
 
 from agent_zoo.data_parallel import ALONE
 from agent_zoo.semantic_module import CODEBOOK_SPEED, quantisation_loss
-from agent_zoo.semantic_shape import SemanticShape
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings, Settings
 from reinforcement_learning.training.ppo import make_optimizer, minibatches, set_learning_rate, update
@@ -26,6 +24,7 @@ from tests.reinforcement_learning.training.test_data_parallel import played, set
 from tests.reinforcement_learning.training.test_resume import (  # noqa: F401
     UPDATES_BEFORE,
     StopAfter,
+    again,
     equal,
     play,
     settings,
@@ -188,10 +187,9 @@ def stopped(play, semantic: Settings, tmp_path_factory: pytest.TempPathFactory) 
     ids=["whole", "mean return", "codebook"],
 )
 def test_a_run_goes_on_bit_for_bit_and_needs_every_part(
-    play, semantic, straight, stopped: Path, tmp_path: Path, same: bool, change  # noqa: F811
+    play, semantic, straight, again: tuple[Path, TrainingState], same: bool, change  # noqa: F811
 ) -> None:  # fmt: skip
-    folder = shutil.copytree(stopped, tmp_path / "run")
-    state = TrainingState.load(folder / "training_state.safetensors")
+    folder, state = again
     assert state.updates == UPDATES_BEFORE and state.semantic["mean_return"] > 0
     assert equal(play(folder, StopAfter(-1), change(state), semantic), straight) == same
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -199,26 +197,10 @@ def test_a_run_goes_on_bit_for_bit_and_needs_every_part(
     assert all(np.isfinite(line["loss/semantic_pairwise"]) for line in lines)
 
 
-def test_a_state_without_it_is_refused(play, semantic, stopped: Path, tmp_path: Path) -> None:  # noqa: F811
-    folder = shutil.copytree(stopped, tmp_path / "run")
-    state = replace(TrainingState.load(folder / "training_state.safetensors"), semantic={})
-    assert_refuses("does not fit the settings of its run", play, folder, StopAfter(-1), state, semantic)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"codes": 1}, r"semantic\.codes = 1: must be 2 to 512, or 0"),
-        ({"codes": 513}, "must be 2 to 512"),
-        ({"codes": 8, "plane_dimensions": 1}, r"plane_dimensions = 1.*greater than or equal to 2"),
-        ({"codes": 8, "plane_dimensions": 4}, "less than or equal to 3"),
-        ({"codes": 8, "feed": "letters"}, "'number' or 'embedding'"),
-        ({"codes": 8, "return_reference": 0}, "greater than 0"),
-    ],
-)
-def test_impossible_settings_are_refused(values: dict, message: str) -> None:
-    assert_refuses(message, SemanticSettings, **values)
-    assert SemanticShape(8) == SemanticShape(codes=8, plane_dimensions=2, feed="number")
+def test_a_state_without_it_is_refused(play, semantic, again: tuple[Path, TrainingState]) -> None:  # noqa: F811
+    folder, state = again
+    without = replace(state, semantic={})
+    assert_refuses("does not fit the settings of its run", play, folder, StopAfter(-1), without, semantic)
 
 
 @pytest.mark.parametrize(

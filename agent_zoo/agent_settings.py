@@ -1,6 +1,19 @@
-"""Weights of rewards beyond the task, and restrictions; without torch, so that options are checked early."""
+"""What settings say of agents: what they are shown and paid, and their codebook; without torch, so it loads at once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+FULL_RADIUS = 7
+"""How far the game lets agents see, in tiles in each direction."""
+
+SHOWN: Mapping[str, Any] = {
+    "mask_intrinsics": "off", "relative_position": False, "view_radius": FULL_RADIUS, "narrow_from": 0,
+    "task_shown_for": None,
+}  # fmt: skip
+"""Their names and defaults."""
 
 
 @dataclass(frozen=True)
@@ -26,3 +39,25 @@ class RewardRules:
     def pay_for_condition(self) -> bool:
         """Whether anything is paid for the agent's condition: `hp` to `gold`."""
         return any((self.hp, self.experience, self.defence, self.attack, self.gold))
+
+
+MOST_CODES = 512
+BETA = 0.25
+"""Weight of moving places to codes, relative to moving codes to places."""
+PAIRWISE_WEIGHT = 500.0
+"""Weight of the pairwise loss, relative to that of quantisation."""
+
+Feed = Literal["number", "embedding"]
+"""How a code enters the action heads and the critic: its number divided by the number of codes, added to all units, or
+a learnt vector."""
+
+
+@dataclass(frozen=True)
+class SemanticShape:
+    """Everything needed to build a `SemanticModule`, except its number of inputs and its weights."""
+
+    codes: Annotated[int, Field(ge=2, le=MOST_CODES)]
+    plane_dimensions: Annotated[int, Field(ge=2, le=3)] = 2  # 2 or 3
+    feed: Feed = "number"  # how a code enters the action heads and the critic
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
