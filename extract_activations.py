@@ -34,7 +34,7 @@ from reinforcement_learning.play.workers import Vectorization, Workers, chosen_d
 
 if TYPE_CHECKING:
     from reinforcement_learning.play.extraction import RecordingPlan
-    from reinforcement_learning.play.subjects import Checkpoint, Subjects
+    from reinforcement_learning.play.subjects import Subjects
 
 SMOKE_TEST_TICKS = 20
 
@@ -235,10 +235,11 @@ def _subjects(arguments: Arguments) -> "Subjects":
     from reinforcement_learning.play.subjects import Subjects
 
     twin = RECORDINGS[arguments.record].untrained_twin and arguments.protocol == "toolkit"
+    steps = arguments.checkpoint
     return Subjects(
         names=split(arguments.policies),
         mode=arguments.mode or "pve",
-        checkpoint=_checkpoint(arguments.checkpoint),
+        checkpoint="trained" if steps is None else "all" if steps == "all" else int(steps),
         untrained_twin="of memories" if twin and not arguments.untrained_twin else arguments.untrained_twin,
         shadow_steps=tuple(None if steps == "all" else int(steps) for steps in split(arguments.shadow_networks)),
         curriculum=arguments.curriculum,
@@ -278,12 +279,6 @@ def _places(arguments: Arguments, names: list[list[str]]) -> list[list[Path]]:
     if sum(map(len, names)) == 1:
         return [[arguments.output / arguments.name]]
     return [[arguments.output / f"{arguments.name}-{name}" for name in together] for together in names]
-
-
-def _checkpoint(name: str | None) -> "Checkpoint":
-    if name is None:
-        return "trained"
-    return "all" if name == "all" else int(name)
 
 
 if __name__ == "__main__":

@@ -54,11 +54,13 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     targets = targets_of(arguments)
 
+    from agent_zoo.original.file import newest_model
     from reinforcement_learning.original_policies import import_checkpoint, import_curriculum, write_all
 
     curriculum_path = arguments.task_embeddings
     curriculum = import_curriculum(curriculum_path, arguments.embeddings_dir) if curriculum_path else None
-    policies = [import_checkpoint(newest(path), target, curriculum) for target, path in targets.items()]
+    files = {target: newest_model(path) if is_folder(path) else path for target, path in targets.items()}
+    policies = [import_checkpoint(path, target, curriculum) for target, path in files.items()]
     contents = {curriculum.path: curriculum.content} if curriculum else {}
     write_all(contents | {policy.path: policy.content for policy in policies}, overwrite=arguments.overwrite)
     report(policies, curriculum)
@@ -81,13 +83,6 @@ def targets_of(arguments: Arguments) -> dict[Path, Path]:
             raise UserError(f"{targets[target]} and {path} would both become {target}: import them one by one with -n")
         targets[target] = path
     return targets
-
-
-def newest(path: Path) -> Path:
-    """Return the newest checkpoint of a run folder; a file as it is."""
-    from agent_zoo.original.file import newest_model
-
-    return newest_model(path) if is_folder(path) else path
 
 
 def report(policies: "Sequence[Imported]", curriculum: "Curriculum | None") -> None:

@@ -1,6 +1,5 @@
 """A trained policy in one file that is safe to open, all but its weights as text in the header; lists of policies."""
 
-import functools
 import json
 import math
 import platform
@@ -143,7 +142,7 @@ class CheckpointInfo:
             version = content.pop("format_version")
             if version != FORMAT_VERSION:
                 raise UserError(f"{path} has format version {version!r}; this version reads {FORMAT_VERSION}")
-            info = _validator().validate_json(orjson.dumps(content))
+            info = _VALIDATOR.validate_json(orjson.dumps(content))
             ObservationMask.of(info.environment)
         except ValidationError as error:
             first = error.errors()[0]
@@ -155,9 +154,7 @@ class CheckpointInfo:
         raise UserError(f"{path} has a damaged header ({fault}): copy the checkpoint again")
 
 
-@functools.cache
-def _validator() -> "TypeAdapter[CheckpointInfo]":
-    return TypeAdapter(CheckpointInfo)
+_VALIDATOR = TypeAdapter(CheckpointInfo)
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:

@@ -51,11 +51,6 @@ def narrowed(observation: PackedObservation, layout: ObservationLayout, radius: 
     )
 
 
-def game_rows(observation: PackedObservation, layout: ObservationLayout, radius: torch.Tensor) -> torch.Tensor:
-    """Return the place in the game's own table, among its agent's rows, of each entity row that `narrowed` leaves."""
-    return observation.entity.place[_within(observation, layout, radius)]
-
-
 def options_in_game(
     chosen: torch.Tensor, heads: Sequence[ActionHead], shown: PackedRows, places: torch.Tensor
 ) -> torch.Tensor:
@@ -64,7 +59,7 @@ def options_in_game(
     Args:
         chosen: by B agents, (B, heads) int64.
         shown: entities in the narrowed observation.
-        places: as `game_rows` returned them for the whole observation.
+        places: as `ObservationMask.game_rows` returned them for the whole observation.
     """
     meant = chosen.clone()
     for number, head in enumerate(heads):
@@ -164,7 +159,7 @@ class ObservationMask:
         """Return the place in the game's table of each entity row that `apply` leaves; None if it leaves all."""
         if self.view_radius >= FULL_RADIUS:
             return None
-        return game_rows(observation, layout, self._radius(observation))
+        return observation.entity.place[_within(observation, layout, self._radius(observation))]
 
     def _radius(self, observation: PackedObservation) -> torch.Tensor:
         """Return how far each agent sees, (B,) int64; its age is the episode's tick."""

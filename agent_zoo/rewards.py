@@ -132,8 +132,12 @@ class WeightedReward(BaseRewardWrapper):
         """Forbid giving and attacks on NPCs that fight back, as the rules say."""
         if self.rules.disable_give:
             forbid_giving(observation, prices=self.rules.as_published)
-        if self.rules.spare_dangerous_npcs and forbid_attacking_dangerous_npcs(observation):
-            self.noops_permitted[int(observation["AgentId"])] += 1
+        if self.rules.spare_dangerous_npcs:
+            target = observation["ActionTargets"]["Attack"]["Target"]
+            target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
+            if not target.any():  # the game itself permits the no-op only if there is no target
+                target[-1] = 1
+                self.noops_permitted[int(observation["AgentId"])] += 1
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
         """Count each agent's new kinds of events."""
@@ -171,18 +175,3 @@ def forbid_giving(observation: dict, prices: bool = True) -> None:
         observation["ActionTargets"][action][argument][:-1] = 0
     if prices:
         observation["ActionTargets"]["GiveGold"]["Price"][1:] = 0
-
-
-def forbid_attacking_dangerous_npcs(observation: dict) -> bool:
-    """Forbid attacks on NPCs that fight back, neutral and aggressive ones.
-
-    Returns:
-        Whether that left no target, so that the no-op had to be permitted: the game itself permits it only if there is
-        no target.
-    """
-    target = observation["ActionTargets"]["Attack"]["Target"]
-    target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
-    nothing_left = not target.any()
-    if nothing_left:
-        target[-1] = 1
-    return nothing_left

@@ -98,7 +98,8 @@ class RowFeatures(nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Rows (R, columns) int16 -> features (R, size) floats."""
         parts = [
-            self._category(place, category.index(values[:, column]))
+            # Not a layer of embeddings: on the CPU torch's threads would sum its gradients in an order that varies.
+            self._table(place).index_select(0, category.index(values[:, column]))
             for place, (column, category) in enumerate(self.categories)
         ]
         return torch.cat([*parts, values[:, self.other_columns] / self.scale], dim=1)
@@ -119,7 +120,7 @@ class RowFeatures(nn.Module):
         parts = []
         for place, (column, own) in enumerate(self.categories):
             if column == kind and own == kinds:
-                parts.append(self._mixture(place, category))
+                parts.append(category @ self._table(place))
             else:
                 at = places[column]
                 parts.append(self._between(place, own.place(numbers[..., at] * scale[at])))
@@ -128,13 +129,6 @@ class RowFeatures(nn.Module):
 
     def _category_size(self, category: Category) -> int:
         return category.count
-
-    def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
-        return functional.one_hot(index, self.categories[place][1].count).to(self.scale.dtype)
-
-    def _mixture(self, place: int, weights: torch.Tensor) -> torch.Tensor:
-        """Features of a category whose values have these weights, (..., values)."""
-        return weights
 
     def _between(self, place: int, numbers: torch.Tensor) -> torch.Tensor:
         """Features of a category at places between two of its values, (...): those of both, in proportion."""
@@ -148,7 +142,7 @@ class RowFeatures(nn.Module):
 
     def _table(self, place: int) -> torch.Tensor:
         """Features of each value of a category, (values, units)."""
-        return torch.eye(self.categories[place][1].count).to(self.scale)
+        return torch.eye(self.categories[place][1].count, dtype=self.scale.dtype, device=self.scale.device)
 
 
 class EmbeddedRowFeatures(RowFeatures):
@@ -168,13 +162,6 @@ class EmbeddedRowFeatures(RowFeatures):
 
     def _category_size(self, category: Category) -> int:
         return self.units
-
-    def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
-        # Not embedding(index): on the CPU torch's threads would sum its gradients in an order that varies.
-        return self._table(place).index_select(0, index)
-
-    def _mixture(self, place: int, weights: torch.Tensor) -> torch.Tensor:
-        return weights @ self._table(place)
 
     def _table(self, place: int) -> torch.Tensor:
         embedding = self.embeddings[min(place, len(self.embeddings) - 1)]

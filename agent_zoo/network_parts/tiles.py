@@ -11,24 +11,16 @@ from torch.nn import functional
 from agent_zoo.observation import ObservationLayout
 
 
-def sums_of_rows(table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Add up K rows of a table for each of N sums, on the CPU.
+class SumsOfRows(torch.autograd.Function):
+    """Adds up K rows of a table for each of N sums, on the CPU.
 
-    Args:
-        table: (R, units).
-        rows: which rows of the table, (N, K) int32.
-
-    Returns:
-        (N, units).
+    `apply` takes the table, (R, units), and which of its rows, (N, K) int32. torch's own gradient of an embedding bag
+    sorts all rows first; a sparse product needs no sorting.
     """
-    return _SumsOfRows.apply(table, rows)
-
-
-class _SumsOfRows(torch.autograd.Function):
-    """torch's own gradient of an embedding bag sorts all rows first; a sparse product needs no sorting."""
 
     @staticmethod
     def forward(context: Any, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Return the sums, (N, units)."""
         context.save_for_backward(rows)
         context.table_rows = len(table)
         return functional.embedding_bag(rows, table, mode="sum")
@@ -36,6 +28,7 @@ class _SumsOfRows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return the gradient of the table, (R, units)."""
         from scipy.sparse import csc_array  # imported here: a policy that only plays needs no scipy
 
         (rows,) = context.saved_tensors
@@ -115,7 +108,7 @@ def looked_up(views: torch.Tensor, kernel: torch.Tensor, place_map: torch.Tensor
     pairs = left.unsqueeze(2) + middle.unsqueeze(1)  # (3, materials, materials, channels)
     triples = pairs.unsqueeze(3) + right.view(KERNEL, 1, 1, materials, channels)
     table = torch.cat([triples.flatten(0, 3), place_map.flatten(1).T])  # (3 * materials^3 + (side - 2)^2, channels)
-    sums = sums_of_rows(table, _rows_of_table(views, materials))
+    sums = SumsOfRows.apply(table, _rows_of_table(views, materials))
     return sums.view(len(views), side, side, channels).permute(0, 3, 1, 2)
 
 

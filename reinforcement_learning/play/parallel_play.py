@@ -185,7 +185,8 @@ def play_on_ray(
                     raise UserError(f"{lost}, {losses[again]} times in a row: finished episodes are kept")
                 if group is not None:
                     waiting.appendleft(group)
-                    yield group, PlayedAgain(f"{lost}: {_episodes(group)} are played again by another worker")
+                    episodes = f"episodes {group.numbers[0]} to {group.numbers[-1]} of seed {group.seed}"
+                    yield group, PlayedAgain(f"{lost}: {episodes} are played again by another worker")
                 crew.hire(worker.place)
             elif group is not None:
                 results, is_last = answer
@@ -200,10 +201,6 @@ def play_on_ray(
                 crew.rest(replace(worker, machine=f" on {answer}"))
     finally:
         crew.close()
-
-
-def _episodes(group: Group) -> str:
-    return f"episodes {group.numbers[0]} to {group.numbers[-1]} of seed {group.seed}"
 
 
 @dataclass(frozen=True)

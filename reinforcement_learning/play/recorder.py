@@ -94,31 +94,10 @@ class Recorder:
         self.ticks = 0
 
     def before(self, choice: EntrantActions, captured: Captured) -> Batch:
-        """Return the records of an entrant's actions before they are played, without their outcome."""
-        return Batch(choice.entrant, self._before(choice, captured), choice.decision.present)
+        """Return the records of an entrant's actions before they are played, without their outcome.
 
-    def after(self, batches: Iterable[Batch]) -> Iterator[Batch | Finished]:
-        """Yield the records with their outcome, once the tick has been played, and the episodes that it has ended."""
-        after = self.pool.arrival
-        for batch in batches:
-            outcome = {**batch.records.columns, "done": ~after.acting[batch.slots]}
-            yield replace(batch, records=replace(batch.records, reward=after.reward[batch.slots], columns=outcome))
-        self.ticks += 1
-        for world in [world for world in self.running if not self._acting(world).any()]:
-            self.running.remove(world)
-            yield self._finished(world)
-
-    def _finished(self, world: int) -> Finished:
-        number, episode, on = int(self.numbers[world]), self.episodes[world], int(self.maps[world])
-        described = {"episode": number, "seed": episode.first_seed, "episode_of_seed": episode.number, "map": on}
-        return Finished(number, described)
-
-    def _acting(self, world: int) -> np.ndarray:
-        agents = self.pool.agents
-        return self.pool.arrival.acting[world * agents : (world + 1) * agents]
-
-    def _before(self, choice: EntrantActions, captured: Captured) -> Records:
-        """Return everything except the outcome of the tick; copied, since the tick overwrites it."""
+        They are copies, since the tick overwrites what they are made of.
+        """
         decision, slots = choice.decision, choice.decision.present
         seen, world = decision.observation, slots // self.pool.agents
         full = self.pool.arrival.observations[slots]
@@ -131,7 +110,7 @@ class Recorder:
         activations = {layer: captured[layer].cpu().numpy() for layer in self.layers[choice.entrant]}
         for network in self.shadow_networks[choice.entrant]:
             activations |= network.watch(decision)
-        return Records(
+        records = Records(
             step=np.full(len(slots), self.ticks),
             env_id=slots % self.pool.agents,
             agent_id=seen.agent_id.numpy().astype(np.int64),
@@ -148,6 +127,24 @@ class Recorder:
             columns=self._columns(choice, world, own),
             tables={"Market": _ragged(seen.market)} if "Market" in self.fields else {},
         )
+        return Batch(choice.entrant, records, slots)
+
+    def after(self, batches: Iterable[Batch]) -> Iterator[Batch | Finished]:
+        """Yield the records with their outcome, once the tick has been played, and the episodes that it has ended."""
+        after = self.pool.arrival
+        for batch in batches:
+            outcome = {**batch.records.columns, "done": ~after.acting[batch.slots]}
+            yield replace(batch, records=replace(batch.records, reward=after.reward[batch.slots], columns=outcome))
+        self.ticks += 1
+        acting = after.acting.reshape(-1, self.pool.agents)  # (worlds, agents)
+        for world in [world for world in self.running if not acting[world].any()]:
+            self.running.remove(world)
+            yield self._finished(world)
+
+    def _finished(self, world: int) -> Finished:
+        number, episode, on = int(self.numbers[world]), self.episodes[world], int(self.maps[world])
+        described = {"episode": number, "seed": episode.first_seed, "episode_of_seed": episode.number, "map": on}
+        return Finished(number, described)
 
     def _columns(self, choice: EntrantActions, world: np.ndarray, own: OwnRows) -> dict[str, np.ndarray]:
         seen = choice.decision.observation

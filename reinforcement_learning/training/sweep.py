@@ -198,7 +198,7 @@ class SearchSpace:
     @property
     def combinations(self) -> int | None:
         """Number of trials in the whole search; None if it has no end."""
-        return math.prod(len(_choices(space)) for space in self.parameters.values()) if self._is_grid else None
+        return math.prod(len(_choices(space)) for space in self.parameters.values()) if self.method == "grid" else None
 
     def suggest(self, number: int, finished: Sequence[tuple[Values, float]], seed: int) -> Values:
         """Choose the values of a trial; the same arguments always give the same values.
@@ -207,7 +207,7 @@ class SearchSpace:
             number: of the trial, from 0; in a grid less than `combinations`.
             finished: values and metric of all earlier trials that finished, in order.
         """
-        if self._is_grid:
+        if self.method == "grid":
             chosen = next(islice(product(*map(_choices, self.parameters.values())), number, None))
             return dict(zip(self.parameters, chosen, strict=True))
         import numpy as np
@@ -225,10 +225,6 @@ class SearchSpace:
         for values, metric in finished:
             study.add_trial(optuna.trial.create_trial(params=values, distributions=distributions, value=metric))
         return dict(study.ask(distributions).params)
-
-    @property
-    def _is_grid(self) -> bool:
-        return self.method == "grid"
 
 
 def read_search_space(config: Mapping[str, Any], path: Path) -> SearchSpace:

@@ -1,7 +1,6 @@
 """A policy with a codebook: its layers, what its heads read, and its checkpoint."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,8 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from agent_zoo.observation import ObservationLayout, pack
-from common.array_files import read_tensors, write_tensors
-from tests.agent_zoo.test_hooks import log_probabilities, some_memory
+from tests.agent_zoo.test_checkpoint import forge
+from tests.agent_zoo.test_hooks import log_probabilities, one_by_one, some_memory
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
@@ -82,15 +81,9 @@ def test_segments_are_decoded_as_tick_by_tick(policy, observation) -> None:
     state = some_memory(policy, len(lengths))
     rows = torch.arange(int(lengths.sum()))
     outputs = policy.forward_segments(observation.take(rows), lengths, state)
-    start = 0
-    for segment, ticks in enumerate(lengths.tolist()):
-        memory = state.take(torch.tensor([segment]))
-        for row in range(start, start + ticks):
-            distribution, value, memory = policy(observation.take(torch.tensor([row])), memory)
-            assert torch.allclose(value, outputs.value[row])
-            expected = log_probabilities(outputs.distribution)[row]
-            assert torch.allclose(log_probabilities(distribution)[0], expected)
-        start += ticks
+    values, by_option = one_by_one(policy, observation, lengths, state)
+    assert torch.allclose(values, outputs.value)
+    assert torch.allclose(by_option, log_probabilities(outputs.distribution))
 
 
 @pytest.fixture
@@ -122,12 +115,8 @@ def test_a_policy_without_one_says_nothing_of_it(path: Path, small_world, task, 
     "change", [{"codes": 1}, {"codes": 10**9}, {"plane_dimensions": 4}, {"feed": "both"}, {"x": 1}]
 )
 def test_a_forged_shape_is_refused_in_one_line(path: Path, change: dict) -> None:
-    arrays, text = read_tensors(path, "policy")
-    header = json.loads(text)
-    header["semantic"] |= change
-    write_tensors(path, arrays, json.dumps(header), "policy")
+    forge(path, lambda header: header["semantic"].update(change))
     assert_refuses(["semantic"], load_checkpoint, path)
-    other = replace(SemanticShape(CODES), codes=CODES + 1)  # weights of another number of codes
-    header["semantic"] = vars(other)
-    write_tensors(path, arrays, json.dumps(header), "policy")
+    other = vars(SemanticShape(CODES + 1))  # weights of another number of codes
+    forge(path, lambda header: header.update(semantic=other))
     assert_refuses(r"semantic\.codebook is", load_checkpoint, path)

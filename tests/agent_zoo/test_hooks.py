@@ -60,6 +60,21 @@ def log_probabilities(distribution) -> torch.Tensor:
     return torch.cat(distribution.log_probabilities, dim=1)
 
 
+def one_by_one(
+    policy: RecurrentPolicy, segments: PackedObservation, lengths: torch.Tensor, memory: MemoryState
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Play segments tick by tick; return values, (rows,), and log-probabilities of all options, (rows, options)."""
+    values, by_option, first = [], [], 0
+    for segment, length in enumerate(lengths.tolist()):
+        state = memory.take(torch.tensor([segment]))
+        for row in range(first, first + length):
+            distribution, value, state = policy(segments.take(torch.tensor([row])), state)
+            values.append(value)
+            by_option.append(log_probabilities(distribution))
+        first += length
+    return torch.cat(values), torch.cat(by_option)
+
+
 @torch.no_grad()
 def test_watching_every_layer_changes_nothing(policy: RecurrentPolicy, observation: PackedObservation) -> None:
     memory, watched = some_memory(policy), {}
@@ -216,13 +231,7 @@ def test_an_edit_in_segments_is_the_edit_in_every_tick(deep: RecurrentPolicy, se
     plain = deep.forward_segments(segments, LENGTHS, memory)
     with deep.hooked({edited: lambda tensor: 0.5 * tensor + 0.1}):
         outputs = deep.forward_segments(segments, LENGTHS, memory)
-        first = 0
-        for segment, length in enumerate(LENGTHS.tolist()):
-            state = memory.take(torch.tensor([segment]))
-            for row in range(first, first + length):
-                _, value, state = deep(segments.take(torch.tensor([row])), state)
-                torch.testing.assert_close(outputs.value[[row]], value)
-            first += length
+        torch.testing.assert_close(outputs.value, one_by_one(deep, segments, LENGTHS, memory)[0])
     assert (outputs.value != plain.value).all()
 
 

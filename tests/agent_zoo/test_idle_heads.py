@@ -25,8 +25,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 from tests.conftest import AGENT, random_legal_actions
 from tests.forager import forage
-from tests.reinforcement_learning.game.test_fast_game import assert_equal, structured
-from tests.shared import shared_root
+from tests.reinforcement_learning.game.test_fast_game import assert_equal, crowded, structured  # noqa: F401
 
 HEADS = (
     ActionHead("Attack.Style", 3, None, None),
@@ -104,15 +103,11 @@ def test_every_head_named_here_is_one_of_the_game(layout: ObservationLayout) -> 
 
 
 @pytest.fixture(scope="module")
-def pair(task: TaskSettings, tmp_path_factory: pytest.TempPathFactory) -> list[pufferlib.vector.Serial]:
+def pair(task: TaskSettings, crowded: EnvironmentSettings) -> list[pufferlib.vector.Serial]:  # noqa: F811
     """Two equal worlds in which agents meet, fight and trade."""
-    env = EnvironmentSettings(
-        num_agents=24, num_npcs=32, map_size=32, num_maps=3, horizon=48, early_stop_agents=2, spawn_immunity=5,
-        maps_dir=shared_root(tmp_path_factory) / "maps",
-    )  # fmt: skip
     # By the start kit's published rules a price closes itself for the next tick, whether or not anything was sold.
     rules = RewardSettings(as_published=False)
-    make = functools.partial(make_environment, AGENT, env, task, ensure_maps(env), reward=rules)
+    make = functools.partial(make_environment, AGENT, crowded, task, ensure_maps(crowded), reward=rules)
     return [pufferlib.vector.make(make, backend=pufferlib.vector.Serial) for _ in range(2)]
 
 

@@ -29,6 +29,7 @@ from agent_zoo.memory import (
 )
 from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
+from tests.agent_zoo.test_hooks import one_by_one
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
@@ -171,13 +172,7 @@ def test_segments_are_ticks_from_their_own_starts_watched_or_not(cell: MemoryCel
         return outputs.value, list(torch.autograd.grad(loss, list(policy.parameters()), allow_unused=True))
 
     value, gradients = run()
-    first = 0
-    for segment, length in enumerate(LENGTHS.tolist()):
-        state = memory.take(torch.tensor([segment]))
-        for row in range(first, first + length):
-            _, alone, state = policy(segments.take(torch.tensor([row])), state)
-            torch.testing.assert_close(alone, value[[row]])
-        first += length
+    torch.testing.assert_close(one_by_one(policy, segments, LENGTHS, memory)[0], value)
     with policy.hooked({name: lambda tensor: None for name in policy.layer_units}):
         watched, watched_gradients = run()
     torch.testing.assert_close(watched, value)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from agent_zoo.network_parts.tiles import TileConvolution, convolved, looked_up, sums_of_rows
+from agent_zoo.network_parts.tiles import SumsOfRows, TileConvolution, convolved, looked_up
 from agent_zoo.observation import ObservationLayout
 
 MATERIAL_UNITS = 6
@@ -47,9 +47,9 @@ def test_sums_of_rows_have_the_gradient_of_their_definition_and_none_without_row
     torch.manual_seed(0)
     table = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     rows = torch.tensor([[0, 0], [4, 1], [1, 0], [4, 4]], dtype=torch.int32)
-    torch.testing.assert_close(sums_of_rows(table, rows), table[rows.long()].sum(dim=1))
-    assert torch.autograd.gradcheck(lambda item: sums_of_rows(item, rows), (table,))
+    torch.testing.assert_close(SumsOfRows.apply(table, rows), table[rows.long()].sum(dim=1))
+    assert torch.autograd.gradcheck(lambda item: SumsOfRows.apply(item, rows), (table,))
     table = torch.randn(5, 3, requires_grad=True)
-    sums = sums_of_rows(table, torch.zeros(0, 4, dtype=torch.int32))
+    sums = SumsOfRows.apply(table, torch.zeros(0, 4, dtype=torch.int32))
     sums.sum().backward()
     assert sums.shape == (0, 3) and table.grad is not None and not table.grad.any()
