@@ -62,20 +62,44 @@ Tensors = Mapping[str, torch.Tensor]
 _Take = Callable[[torch.Tensor], torch.Tensor]
 
 _PREFIXES = ("policy.policy.", "policy.", "")  # with an LSTM around the network, without, and the network alone
-_GATES = 4
 _PLACES = 12  # of the inventory
 _EMBEDDING = 32
-_TILE_UNITS = 8 * 11**2  # what two convolutions leave of a view of 15 tiles
-_ITEM_NUMBERS = 12
-_ROW_HEADS = {
-    "attack_target": "Attack_Target", "market_buy": "Buy_MarketItem", "inventory_destroy": "Destroy_InventoryItem",
-    "inventory_give_item": "Give_InventoryItem", "inventory_give_player": "Give_Target",
-    "gold_target": "GiveGold_Target", "inventory_sell": "Sell_InventoryItem", "inventory_use": "Use_InventoryItem",
+_HEADS_OF = {
+    "attack_style": "Attack_Style", "attack_target": "Attack_Target", "market_buy": "Buy_MarketItem",
+    "inventory_destroy": "Destroy_InventoryItem", "inventory_give_item": "Give_InventoryItem",
+    "inventory_give_player": "Give_Target", "gold_quantity": "GiveGold_Price", "gold_target": "GiveGold_Target",
+    "move": "Move_Direction", "inventory_sell": "Sell_InventoryItem", "inventory_price": "Sell_Price",
+    "inventory_use": "Use_InventoryItem",
 }  # fmt: skip
-_OTHER_HEADS = {
-    "attack_style": ("Attack_Style", 3), "gold_quantity": ("GiveGold_Price", 99), "move": ("Move_Direction", 5),
-    "inventory_price": ("Sell_Price", 99),
+_EVERY_AGENT = {"proj_fc": "projection", "value_head": "critic", **{
+    f"action_decoder.layers.{theirs}": f"action_decoder.heads.{ours}" for theirs, ours in _HEADS_OF.items()
+}}  # fmt: skip
+_PLAIN = {
+    "tile_encoder.tile_conv_1": "tile_convolution.convolution", "tile_encoder.tile_conv_2": "tile_encoder.1",
+    "tile_encoder.tile_fc": "tile_encoder.4", "player_encoder.agent_fc": "entity_encoder",
+    "player_encoder.my_agent_fc": "self_encoder", "item_encoder.fc": "item_encoder",
+    "market_encoder.fc": "market_encoder", "task_encoder.fc": "task_encoder",
 }  # fmt: skip
+_YAOFENG = {
+    "tile_encoder.tile_resnet.model.0": "tile_convolution.convolution",
+    "tile_encoder.tile_resnet.model.1": "tile_convolution.norm",
+    "tile_encoder.tile_resnet.model.3": "tile_convolution.second_convolution",
+    "tile_encoder.tile_resnet.model.4": "tile_convolution.second_norm",
+    "tile_encoder.tile_conv_1": "tile_encoder.0", "tile_encoder.tile_conv_2": "tile_encoder.2",
+    "tile_encoder.tile_fc": "tile_encoder.5", "tile_encoder.tile_norm": "tile_encoder.6",
+    "player_encoder.agent_mlp.model.0": "entity_perceptron.0",
+    "player_encoder.agent_mlp.model.2": "entity_perceptron.2",
+    "player_encoder.agent_fc": "entity_encoder.0", "player_encoder.agent_norm": "entity_encoder.1",
+    "player_encoder.my_agent_fc": "self_encoder.0", "player_encoder.my_agent_norm": "self_encoder.1",
+    "item_encoder.item_mlp.model.0": "item_encoder.0", "item_encoder.item_mlp.model.2": "item_encoder.2",
+    "item_encoder.item_norm": "item_encoder.3", "inventory_encoder.fc": "inventory_encoder",
+    "inventory_encoder.norm": "inventory_norm", "market_encoder.fc": "market_encoder.0",
+    "market_encoder.norm": "market_encoder.1", "task_encoder.fc": "task_encoder.0",
+    "task_encoder.norm": "task_encoder.1",
+}  # fmt: skip
+_TAKERU = {**_PLAIN, "inventory_encoder.fc": "inventory_encoder"}
+_MODULES = {"neurips23_start_kit": _PLAIN, "takeru": _TAKERU, "hybrid": _TAKERU, "yaofeng": _YAOFENG}
+"""Modules whose tensors ours have as they are, by their names: theirs -> ours, for each agent."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,22 @@ _ITEM_EMBEDDING = _Target(
         "item_features.embeddings.1.weight": lambda rows: rows[:2],  # not equipped, equipped
     },
 )
+_OF_TAKERU = {
+    "tile_encoder.embedding.weight": _Target((256, _EMBEDDING), {"material.weight": lambda rows: rows[:16]}),
+    "player_encoder.embedding.weight": _Target(
+        (1024, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:256]}
+    ),
+    "item_encoder.embedding.weight": _ITEM_EMBEDDING,
+}
+_OF_YAOFENG = {
+    "tile_encoder.type_embedding.weight": _Target((16, 62), {"material.weight": _all}),
+    "player_encoder.embedding.weight": _Target(
+        (7936, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:512]}
+    ),
+    "player_encoder.id_embedding.weight": _Target((512, 64)),
+    "item_encoder.embedding.weight": _ITEM_EMBEDDING,
+}
+_TABLES: dict[str, _Targets] = {"takeru": _OF_TAKERU, "hybrid": _OF_TAKERU, "yaofeng": _OF_YAOFENG}
 
 
 def policy_from_original(tensors: Tensors) -> RecurrentPolicy:
@@ -122,18 +162,26 @@ def policy_from_original(tensors: Tensors) -> RecurrentPolicy:
     """
     names = _plain_names(tensors)
     shape = _shape(names)
-    targets = _targets(shape)
+    try:
+        with torch.device("meta"):  # takes no memory, whatever sizes the tensors make believe
+            targets = _targets(shape.agent, shape.hidden_size, _built(shape).state_dict())
+    except RuntimeError:
+        raise UserError(f"it has {shape.hidden_size:,} units, more than any network") from None
     _check(names, targets)
-    ours = {
+    policy = _built(shape)
+    policy.load_state_dict({
         name: take(names[theirs].detach().to("cpu", torch.float32)).clone()
         for theirs, target in targets.items()
         for name, take in target.ours.items()
-    }
+    })  # fmt: skip
+    return policy.eval()
+
+
+def _built(shape: OriginalShape) -> RecurrentPolicy:
     module = agent_zoo.load(shape.agent)
     network = module.Policy(original_layout(shape.task_size), shape.hidden_size)
     policy: RecurrentPolicy = module.Recurrent(network, shape.layers)
-    policy.load_state_dict(ours)
-    return policy.eval()
+    return policy
 
 
 def original_shape(tensors: Tensors) -> OriginalShape:
@@ -205,44 +253,34 @@ def _check(tensors: Tensors, targets: _Targets) -> None:
             raise UserError(f"its tensor {name} holds something else than finite numbers with a fraction")
 
 
-def _targets(shape: OriginalShape) -> _Targets:
-    """All tensors that the original's agent has, with our names and shapes."""
-    units = shape.hidden_size
-    agents = {"neurips23_start_kit": _start_kit, "takeru": _takeru, "hybrid": _takeru, "yaofeng": _yaofeng}
-    targets = agents[shape.agent](units)
-    if shape.agent == "yaofeng":
-        targets |= _normalized("task_encoder.fc", "task_encoder.norm", "task_encoder", units, shape.task_size)
-    else:
-        targets |= _linear("task_encoder.fc", "task_encoder", units, shape.task_size)
-    targets |= _linear("value_head", "critic", 1, units)
-    for theirs, ours in _ROW_HEADS.items():
-        targets |= _linear(f"action_decoder.layers.{theirs}", f"action_decoder.heads.{ours}", units, units)
-    for theirs, (ours, options) in _OTHER_HEADS.items():
-        targets |= _linear(f"action_decoder.layers.{theirs}", f"action_decoder.heads.{ours}", options, units)
-    targets = {name: _inside(target, "policy.") for name, target in targets.items()}
-    for layer in range(shape.layers):
-        for side in ("ih", "hh"):
-            for kind, size in (("weight", (_GATES * units, units)), ("bias", (_GATES * units,))):
-                name = f"{kind}_{side}_l{layer}"
-                targets[f"recurrent.{name}"] = _Target(size, {f"lstm.{name}": _all})
-    return targets
+def _targets(agent: str, units: int, ours: Tensors) -> _Targets:
+    """Return all tensors that the original's agent has, with our names and shapes; `ours` are of our policy."""
+    targets = {
+        f"{theirs}.{kind}": _Target(tuple(ours[f"policy.{name}.{kind}"].shape), {f"{name}.{kind}": _all})
+        for theirs, name in (_EVERY_AGENT | _MODULES[agent]).items()
+        for kind in ("weight", "bias")
+    }
+    targets |= _TABLES[agent] if agent in _TABLES else _start_kit(units)
+    targets = {
+        theirs: _Target(target.shape, {f"policy.{name}": take for name, take in target.ours.items()})
+        for theirs, target in targets.items()
+    }
+    memory = {name: tuple(tensor.shape) for name, tensor in ours.items() if name.startswith("lstm.")}
+    return targets | {name.replace("lstm.", "recurrent."): _Target(size, {name: _all}) for name, size in memory.items()}
 
 
 def _start_kit(units: int) -> _Targets:
-    table = {
+    tiles = {
         "row.weight": lambda rows: rows[:15],
         "column.weight": lambda rows: rows[256:271],
         "material.weight": lambda rows: rows[512:528],
     }
     return {
-        "tile_encoder.embedding.weight": _Target((768, _EMBEDDING), table),
-        **_convolutions(3 * _EMBEDDING, 32, units),
-        **_linear("player_encoder.agent_fc", "entity_encoder", units, 35, _start_kit_entity),
-        **_linear("player_encoder.my_agent_fc", "self_encoder", units, 35, _start_kit_entity),
-        **_linear("item_encoder.fc", "item_encoder", units, 18 + 2 + _ITEM_NUMBERS),
-        **_linear("inventory_encoder.fc", None, units, _PLACES * units),
-        **_linear("market_encoder.fc", "market_encoder", units, units),
-        **_linear("proj_fc", "projection", units, 6 * units),
+        "tile_encoder.embedding.weight": _Target((768, _EMBEDDING), tiles),
+        "player_encoder.agent_fc.weight": _Target((units, 35), {"entity_encoder.weight": _start_kit_entity}),
+        "player_encoder.my_agent_fc.weight": _Target((units, 35), {"self_encoder.weight": _start_kit_entity}),
+        "inventory_encoder.fc.weight": _Target((units, _PLACES * units)),
+        "inventory_encoder.fc.bias": _Target((units,)),
     }
 
 
@@ -250,88 +288,3 @@ def _start_kit_entity(weight: torch.Tensor) -> torch.Tensor:
     """Theirs reads the id, five kinds from 0 and the other columns; ours five kinds from -1, the id and the others."""
     immortal = torch.zeros_like(weight[:, :1])
     return torch.cat([immortal, weight[:, 1:5], weight[:, :1], weight[:, 6:]], dim=1)
-
-
-def _takeru(units: int) -> _Targets:
-    return {
-        "tile_encoder.embedding.weight": _Target((256, _EMBEDDING), {"material.weight": lambda rows: rows[:16]}),
-        **_convolutions(_EMBEDDING, 16, units),
-        "player_encoder.embedding.weight": _Target(
-            (1024, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:256]}
-        ),
-        **_linear("player_encoder.agent_fc", "entity_encoder", units, 4 * _EMBEDDING + 27),
-        **_linear("player_encoder.my_agent_fc", "self_encoder", units, 4 * _EMBEDDING + 27),
-        "item_encoder.embedding.weight": _ITEM_EMBEDDING,
-        **_linear("item_encoder.fc", "item_encoder", units, 2 * _EMBEDDING + _ITEM_NUMBERS),
-        **_linear("inventory_encoder.fc", "inventory_encoder", units, _PLACES * units),
-        **_linear("market_encoder.fc", "market_encoder", units, units),
-        **_linear("proj_fc", "projection", units, 5 * units),
-    }
-
-
-def _yaofeng(units: int) -> _Targets:
-    planes, view = 64, (64, 15, 15)
-    block, theirs = "tile_convolution", "tile_encoder.tile_resnet.model"
-    identities = {"entity_features.embeddings.0.weight": lambda rows: rows[:512]}
-    return {
-        "tile_encoder.type_embedding.weight": _Target((16, planes - 2), {"material.weight": _all}),
-        **_layer(f"{theirs}.0", f"{block}.convolution", (planes, planes, 3, 3)),
-        **_norm(f"{theirs}.1", f"{block}.norm", view),
-        **_layer(f"{theirs}.3", f"{block}.second_convolution", (planes, planes, 3, 3)),
-        **_norm(f"{theirs}.4", f"{block}.second_norm", view),
-        **_layer("tile_encoder.tile_conv_1", "tile_encoder.0", (32, planes, 3, 3)),
-        **_layer("tile_encoder.tile_conv_2", "tile_encoder.2", (8, 32, 3, 3)),
-        **_linear("tile_encoder.tile_fc", "tile_encoder.5", units, _TILE_UNITS),
-        **_norm("tile_encoder.tile_norm", "tile_encoder.6", (units,)),
-        "player_encoder.embedding.weight": _Target((7936, _EMBEDDING), identities),
-        "player_encoder.id_embedding.weight": _Target((512, 64)),
-        **_linear("player_encoder.agent_mlp.model.0", "entity_perceptron.0", units, 2 * _EMBEDDING + 28),
-        **_linear("player_encoder.agent_mlp.model.2", "entity_perceptron.2", units, units),
-        **_normalized("player_encoder.agent_fc", "player_encoder.agent_norm", "entity_encoder", units, units),
-        **_normalized("player_encoder.my_agent_fc", "player_encoder.my_agent_norm", "self_encoder", units, units),
-        "item_encoder.embedding.weight": _ITEM_EMBEDDING,
-        **_linear("item_encoder.item_mlp.model.0", "item_encoder.0", units, 2 * _EMBEDDING + _ITEM_NUMBERS),
-        **_linear("item_encoder.item_mlp.model.2", "item_encoder.2", units, units),
-        **_norm("item_encoder.item_norm", "item_encoder.3", (units,)),
-        **_linear("inventory_encoder.fc", "inventory_encoder", units, _PLACES * units),
-        **_norm("inventory_encoder.norm", "inventory_norm", (units,)),
-        **_normalized("market_encoder.fc", "market_encoder.norm", "market_encoder", units, units),
-        **_linear("proj_fc", "projection", units, 5 * units),
-    }
-
-
-def _convolutions(planes: int, channels: int, units: int) -> _Targets:
-    return {
-        **_layer("tile_encoder.tile_conv_1", "tile_convolution.convolution", (channels, planes, 3, 3)),
-        **_layer("tile_encoder.tile_conv_2", "tile_encoder.1", (8, channels, 3, 3)),
-        **_linear("tile_encoder.tile_fc", "tile_encoder.4", units, _TILE_UNITS),
-    }
-
-
-def _linear(
-    theirs: str, ours: str | None, units: int, inputs: int,
-    take: _Take = _all,
-) -> _Targets:  # fmt: skip
-    return _layer(theirs, ours, (units, inputs), take)
-
-
-def _norm(theirs: str, ours: str, shape: tuple[int, ...]) -> _Targets:
-    return {f"{theirs}.{kind}": _Target(shape, {f"{ours}.{kind}": _all}) for kind in ("weight", "bias")}
-
-
-def _normalized(theirs: str, norm: str, ours: str, units: int, inputs: int) -> _Targets:
-    return _linear(theirs, f"{ours}.0", units, inputs) | _norm(norm, f"{ours}.1", (units,))
-
-
-def _layer(
-    theirs: str, ours: str | None, weight: tuple[int, ...],
-    take: _Take = _all,
-) -> _Targets:  # fmt: skip
-    return {
-        f"{theirs}.weight": _Target(weight, {f"{ours}.weight": take} if ours else {}),
-        f"{theirs}.bias": _Target(weight[:1], {f"{ours}.bias": _all} if ours else {}),
-    }
-
-
-def _inside(target: _Target, prefix: str) -> _Target:
-    return _Target(target.shape, {prefix + name: take for name, take in target.ours.items()})

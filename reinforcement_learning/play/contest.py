@@ -1,5 +1,6 @@
 """Which policies play together in which world, which episodes are played side by side, and what plays them."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,18 +102,10 @@ class PlayedAgain:
     reason: str  # one line for the user
 
 
-class GroupPlayer:
-    """Runs a job for one group of episodes after the other, with one pool per size of group."""
+def group_player(contest: Contest, specs: Sequence[TaskSpec], job: Job) -> Callable[[Group], Iterable]:
+    """Return what runs a job for one group of episodes after the other, with one pool per size of group.
 
-    def __init__(self, contest: Contest, specs: Sequence[TaskSpec], job: Job):
-        self._contest = contest
-        self._specs = specs
-        self._job = job
-        self._pools: dict[int, PolicyPool] = {}
-
-    def play(self, group: Group) -> Iterable:
-        """Return the results of the job for a group (UserError: an entrant does not fit the world)."""
-        worlds = len(group.rounds[0])
-        if worlds not in self._pools:
-            self._pools[worlds] = self._contest.pool(worlds, self._specs)
-        return self._job(self._pools[worlds], group)
+    It gives the results of the job for a group (UserError: an entrant does not fit the world).
+    """
+    pool = functools.cache(lambda worlds: contest.pool(worlds, specs))
+    return lambda group: job(pool(len(group.rounds[0])), group)

@@ -29,10 +29,10 @@ from reinforcement_learning.play.contest import (
     WORLDS_TOGETHER,
     Contest,
     Group,
-    GroupPlayer,
     Job,
     PlayedAgain,
     Result,
+    group_player,
     maps_of_group,
 )
 from reinforcement_learning.play.workers import Workers
@@ -84,10 +84,8 @@ def play_groups(
     """
     processes = min(processes_of(workers), len(wanted))
     specs = offered_tasks(contest.task, contest.env)  # encoded once, not in each process
-    if workers.ray_address is None:
-        return play_in_processes(contest, specs, wanted, job, processes)
-
-    return play_on_ray(contest, specs, wanted, job, processes)
+    play = play_in_processes if workers.ray_address is None else play_on_ray
+    return play(contest, specs, wanted, job, processes)
 
 
 def play_in_processes(
@@ -147,14 +145,14 @@ def _heard_from(connection: Connection) -> list:
 def _work(connection: Connection, contest: Contest, specs: Sequence[TaskSpec], job: Job) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    player = GroupPlayer(contest, specs, job)
+    play = group_player(contest, specs, job)
     while True:
         try:
             group = connection.recv()
         except EOFError:  # nothing is left to play
             return
         try:
-            for result in player.play(group):
+            for result in play(group):
                 connection.send([result])
             connection.send([])
         except UserError as error:
@@ -300,12 +298,12 @@ class _Worker:
         contest, specs, job = task
         self._folder = tempfile.TemporaryDirectory(prefix="maps_")
         self._maps = Path(self._folder.name)
-        self._player = GroupPlayer(replace(contest, maps=self._maps), specs, job)
+        self._play = group_player(replace(contest, maps=self._maps), specs, job)
         return socket.gethostname()
 
     def play(self, group: Group, maps: dict[str, bytes]) -> tuple[list[Any], bool]:
         write_maps(self._maps, maps)
-        self._rest = iter(self._player.play(group))
+        self._rest = iter(self._play(group))
         self._next = next(self._rest, _END)
         return self.more()
 

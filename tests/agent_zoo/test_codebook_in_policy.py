@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import agent_zoo
 from activation_store.layers import layer_names
 from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.base import RecurrentPolicy
@@ -15,7 +14,7 @@ from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from agent_zoo.observation import ObservationLayout, pack
 from tests.agent_zoo.test_checkpoint import forge
-from tests.agent_zoo.test_hooks import log_probabilities, one_by_one, some_memory
+from tests.agent_zoo.test_hooks import build, log_probabilities, one_by_one, some_memory
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
@@ -27,9 +26,7 @@ BUILDS = [(AGENT, 1, "number"), ("yaofeng", 2, "embedding"), ("takeru", 0, "numb
 @pytest.fixture(params=BUILDS, ids=lambda each: each[0])
 def policy(request, layout: ObservationLayout, seen: np.ndarray) -> RecurrentPolicy:
     agent, layers, feed = request.param
-    torch.manual_seed(0)
-    module = agent_zoo.load(agent)
-    policy = module.Recurrent(module.Policy(layout, hidden_size=UNITS), layers)
+    policy = build(agent, layers, layout)
     policy.add_codebook(SemanticShape(CODES, 2, feed))
     policy.double()
     with torch.no_grad():

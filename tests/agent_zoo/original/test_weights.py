@@ -126,6 +126,10 @@ WRONG: list[tuple[str, Callable[[Tensors], object], str]] = [
     ("hybrid", lambda t: t.update({f"{P}value_head.weight": torch.zeros(1, 24)}),
      "its encoder has 12 units and its memory 24"),
     ("hybrid", lambda t: t.update({f"{P}value_head.weight": torch.zeros(24)}), "has the shape (24,)"),
+    ("hybrid", lambda t: t.update({f"{P}value_head.weight": torch.zeros(0, 1 << 40),
+                                   f"{P}proj_fc.weight": torch.zeros(1 << 40, 0)}), "1,099,511,627,776 units"),
+    ("yaofeng", lambda t: t.update({f"{P}value_head.weight": torch.zeros(1, 1 << 20),
+                                    f"{P}proj_fc.weight": torch.zeros(1 << 20, 1)}), "another layout"),
     ("neurips23_start_kit", lambda t: t.update({f"{P}tile_encoder.tile_fc.weight": torch.zeros(12, 648)}),
      "its tensor tile_encoder.tile_fc.weight has the shape (12, 648), not (12, 968): it was trained in a game of "
      "another layout"),

@@ -87,13 +87,8 @@ def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_p
     entrant = tiny_entrant(small_world, task, maps, cell=cell)
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     contest = Contest((watched,), small_world, task, maps, torch.device("cpu"))
-    extract(
-        contest,
-        RecordingPlan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"),
-        [tmp_path / "dump"],
-        Workers(1),
-        print,
-    )
+    plan = RecordingPlan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet")
+    extract(contest, plan, [tmp_path / "dump"], Workers(1), print)
     result = read_dump(tmp_path / "dump").activations
     assert set(result) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}
     np.testing.assert_allclose(result["itself_lstm_hidden"], result["lstm_hidden"], atol=1e-6)
