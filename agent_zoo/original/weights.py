@@ -165,8 +165,10 @@ def policy_from_original(tensors: Tensors) -> RecurrentPolicy:
     try:
         with torch.device("meta"):  # takes no memory, whatever sizes the tensors make believe
             targets = _targets(shape.agent, shape.hidden_size, _built(shape).state_dict())
-    except RuntimeError:
-        raise UserError(f"it has {shape.hidden_size:,} units, more than any network") from None
+    except (RuntimeError, ValueError):
+        raise UserError(
+            f"no network has its sizes, {shape.hidden_size:,} units and tasks of {shape.task_size:,} numbers"
+        ) from None
     _check(names, targets)
     policy = _built(shape)
     policy.load_state_dict({
