@@ -83,6 +83,10 @@ class EvaluationJournal:
             sync(self.path.parent)
         self.played |= {episode.number: episode for episode in group}
 
+    def remove(self) -> None:
+        """Remove the file."""
+        self.path.unlink()
+
     def _read(self) -> None:
         """Take the lines up to the first that is damaged, and cut the file there."""
         lines = read_bytes(self.path).split(b"\n")[:-1]  # a kill may have cut the last line short
@@ -263,7 +267,7 @@ class SeedResults:
             entry = _lists_of(name, journal) | {PROVENANCE: made_by | {"versions": versions()}}
             content[name] = entry | {CHECKSUM: entry_checksum(name, entry)}
         write_bytes(self.path, orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
-        journal.path.unlink()
+        journal.remove()
 
 
 def _lists_of(name: str, journal: EvaluationJournal) -> dict[str, Any]:
