@@ -74,7 +74,12 @@ def test_play_what_worlds_in_this_process_play(on_ray, layout, small_world, task
 
 
 @pytest.mark.slow
-def test_maps_that_a_worker_does_not_see_are_refused(cluster, small_world, task, maps, tmp_path: Path) -> None:
+def test_more_workers_than_cores_and_maps_that_a_worker_does_not_see_are_refused(
+    cluster, small_world, task, maps, tmp_path: Path
+) -> None:
+    many = RolloutSettings(num_envs=4, num_workers=4, vectorization="ray")
+    with pytest.raises(UserError, match=r"needs 4 cores .* cluster has 3: lower --rollout.num-workers 4"):
+        make_worlds(AGENT, small_world, task, many, maps, first_episodes(7, 4))
     creator = functools.partial(make_environment, AGENT, small_world, task, maps)
     with pytest.raises(UserError, match=r"does not see the maps in .*elsewhere: put --env.maps-dir on a file system"):
         RayWorlds([creator], num_workers=1, maps=tmp_path / "elsewhere")
