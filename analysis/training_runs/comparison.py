@@ -23,7 +23,6 @@ from analysis.training_runs.curves import (
 )
 from analysis.training_runs.held_out import (
     Evaluated,
-    EvaluationCurve,
     evaluation_curves,
     final_scores,
     generalisation_gaps,
@@ -45,6 +44,9 @@ from common.user_error import UserError
 COMPARISON_FILE = "comparison.json"
 CURVES_FIGURE = "learning_curves.png"
 GENERALISATION_FIGURE = "generalisation.png"
+_POINT = ("agent_steps", "mean", "low", "high", "seeds")
+_OF_DIFFERENCES = ("metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p")
+_MISSING = "n/a"
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,42 @@ class ComparedRuns:
     mode: Mode
     levels: Sequence[Level]
     comparisons: Sequence[Comparison]
-    evaluations: Sequence[EvaluationCurve]
-    gaps: Sequence[EvaluationCurve]
+    evaluations: Sequence[Curve]
+    gaps: Sequence[Curve]
     notes: Sequence[str]
     evaluation_files: dict[str, str]
 
     @property
     def tables(self) -> list[Table]:
-        """The tables that are written."""
-        tables = [curve_table(self.curves), level_table(self.levels)]
-        if self.comparisons:
-            tables.append(comparison_table(self.comparisons))
-        if self.evaluations:
-            tables.append(evaluation_table(self.evaluations, self.gaps))
-        return tables
+        """The tables that are written.
+
+        A row for each point of each curve; for what each group reached over the last stretch or at its last checkpoint;
+        for each metric and pair of groups; and for each evaluated checkpoint and each gap between kinds of maps.
+        """
+        points = [(curve.measure, curve.group, *point) for curve in self.curves for point in curve.points]
+        levels = [
+            (level.metric, level.group, level.agent_steps, level.mean, level.low, level.high, len(level.training_seeds))
+            for level in self.levels
+        ]
+        tests: list[tuple[Cell, ...]] = [
+            (
+                comparison.metric, comparison.group, comparison.other, *_numbers(estimate), _test(comparison),
+                estimate.p, comparison.corrected_p,
+            )
+            for comparison in self.comparisons
+            for estimate in [comparison.difference]
+        ]  # fmt: skip
+        kinds = [(curve, curve.maps) for curve in self.evaluations] + [
+            (gap, "training - held-out") for gap in self.gaps
+        ]
+        scores = [(curve.measure, curve.group, kind, *point) for curve, kind in kinds for point in curve.points]
+        tables = [
+            Table("curves", ("metric", "group", *_POINT), tuple(points)),
+            Table("last_stretch", ("metric", "group", *_POINT), tuple(levels)),
+            Table("differences", _OF_DIFFERENCES, tuple(tests)),
+            Table("evaluations", ("measure", "group", "maps", *_POINT), tuple(scores)),
+        ]
+        return [table for table in tables if table.rows]
 
 
 def compare(
@@ -223,48 +247,6 @@ def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level]
             "play some with evaluate.py, --env.map-seed and --env.num-maps of the training, and another --seed."
         )
     return notes
-
-
-_MISSING = "n/a"
-
-
-def curve_table(curves: Sequence[Curve]) -> Table:
-    """Return one row for each point of each curve."""
-    rows: list[tuple[Cell, ...]] = [(curve.metric, curve.group, *point) for curve in curves for point in curve.points]
-    return Table("curves", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
-
-
-def level_table(levels: Sequence[Level]) -> Table:
-    """Return one row for each metric and group: means over the last stretch, and scores of the last checkpoint."""
-    rows = [
-        (level.metric, level.group, level.agent_steps, level.mean, level.low, level.high, len(level.training_seeds))
-        for level in levels
-    ]
-    return Table("last_stretch", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
-
-
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Return one row for each metric and pair of groups."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            comparison.metric, comparison.group, comparison.other, *_numbers(estimate), _test(comparison), estimate.p,
-            comparison.corrected_p,
-        )
-        for comparison in comparisons
-        for estimate in [comparison.difference]
-    ]  # fmt: skip
-    heads = "metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p"
-    return Table("differences", heads, tuple(rows))
-
-
-def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[EvaluationCurve]) -> Table:
-    """Return one row for each evaluated checkpoint, measure and kind of maps, and for each gap between them."""
-    kinds = [(curve, curve.maps) for curve in curves] + [(gap, "training - held-out") for gap in gaps]
-    rows: list[tuple[Cell, ...]] = [
-        (curve.measure, curve.group, kind, *point) for curve, kind in kinds for point in curve.points
-    ]
-    heads = "measure", "group", "maps", "agent_steps", "mean", "low", "high", "seeds"
-    return Table("evaluations", heads, tuple(rows))
 
 
 def levels_for_terminal(levels: Sequence[Level]) -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
@@ -34,19 +35,26 @@ def mean_over_seeds(values: np.ndarray, confidence: float) -> tuple[np.ndarray, 
     return mean, mean - reach, mean + reach, count
 
 
+Maps = Literal["held-out", "training"]
+"""Maps that a checkpoint was evaluated on: seen in its training, or not."""
 Point = tuple[float, float, float, float, int]
 """Agent-steps, mean, low, high, and number of seeds."""
 
 
 @dataclass(frozen=True)
-class SeedCurve:
-    """Something of one group against agent-steps. P points, S seeds.
+class Curve:
+    """A metric of training, or a score of checkpoints, of one group against agent-steps. P points, S seeds.
 
     Attributes:
-        steps: agent-steps of each point, (P,).
+        steps: agent-steps of each point, (P,): the end of the stretch over which a metric is a mean; of checkpoints,
+            means over seeds.
         runs: a row for each run, (S, P); NaN where it has no value.
         mean, low, high: over seeds, (P,).
         seeds: with a value, (P,).
+        measure: a metric in metrics.jsonl, or one of `held_out.MEASURES`.
+        maps: that checkpoints were evaluated on; empty for a metric.
+        by_world: of checkpoints, what each run reached in each world at each point, (P,) of (S,); empty for a run
+            without a value.
     """
 
     group: str
@@ -56,19 +64,15 @@ class SeedCurve:
     low: np.ndarray
     high: np.ndarray
     seeds: np.ndarray
+    measure: str
+    maps: Maps | Literal[""] = ""
+    by_world: tuple[tuple[ByWorld, ...], ...] = ()
 
     @property
     def points(self) -> Iterator[Point]:
         """The points as plain numbers."""
         for steps, mean, low, high, seeds in zip(self.steps, self.mean, self.low, self.high, self.seeds, strict=True):
             yield float(steps), float(mean), float(low), float(high), int(seeds)
-
-
-@dataclass(frozen=True)
-class Curve(SeedCurve):
-    """A metric of training; each point is a mean over the stretch of agent-steps that ends there."""
-
-    metric: str
 
 
 def curves_of(groups: Sequence[RunGroup], metrics: Sequence[str], points: int, confidence: float) -> list[Curve]:
@@ -78,7 +82,7 @@ def curves_of(groups: Sequence[RunGroup], metrics: Sequence[str], points: int, c
         edges = np.linspace(0.0, group.end, points + 1)
         for metric in metrics:
             runs = np.array([stretch_means(run, metric, edges) for run in group.runs])  # (S, P)
-            curves.append(Curve(group.name, edges[1:], runs, *mean_over_seeds(runs, confidence), metric=metric))
+            curves.append(Curve(group.name, edges[1:], runs, *mean_over_seeds(runs, confidence), metric))
     return curves
 
 
@@ -220,18 +224,23 @@ def comparisons_of(levels: Sequence[Level], confidence: float, against: str | No
     pairs = [
         (one, two) for one, two in combinations(order, 2) if one.metric == two.metric and against in (None, two.group)
     ]
-    differences = [difference(one, two, confidence) for one, two in pairs]
-    corrected = false_discovery(np.array([over.p for *_, over in differences]))
+    paired = [one.training_seeds == two.training_seeds for one, two in pairs]
+    differences = [
+        difference(one.by_world, two.by_world, confidence, alike)
+        for (one, two), alike in zip(pairs, paired, strict=True)
+    ]
+    corrected = false_discovery(np.array([over.p for _, over in differences]))
     return [
-        Comparison(one.metric, one.group, two.group, paired, worlds, over, float(p))
-        for (one, two), (paired, worlds, over), p in zip(pairs, differences, corrected, strict=True)
+        Comparison(one.metric, one.group, two.group, alike, worlds, over, float(p))
+        for (one, two), alike, (worlds, over), p in zip(pairs, paired, differences, corrected, strict=True)
     ]
 
 
-def difference(one: Level, two: Level, confidence: float) -> tuple[bool, Worlds, OverTrainings]:
-    """Return whether two groups are paired by seed, which runs played the same worlds, and the difference of means."""
-    paired = one.training_seeds == two.training_seeds
-    if not one.by_world or not two.by_world:
-        return paired, "own", OverTrainings(np.nan, np.nan, np.nan, np.nan)
-    kinds, worlds = in_worlds([one.by_world, two.by_world], paired)
-    return paired, worlds, over_trainings(kinds, worlds, confidence, paired)
+def difference(
+    one: Sequence[ByWorld], two: Sequence[ByWorld], confidence: float, paired: bool
+) -> tuple[Worlds, OverTrainings]:
+    """Return which runs of two groups played the same worlds, and the difference of means; NaN without any run."""
+    if not one or not two:
+        return "own", OverTrainings(np.nan, np.nan, np.nan, np.nan)
+    kinds, worlds = in_worlds([one, two], paired)
+    return worlds, over_trainings(kinds, worlds, confidence, paired)

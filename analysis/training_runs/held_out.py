@@ -3,21 +3,21 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.results import Mode, PolicyRun, Provenance, check_one_protocol, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
-from analysis.statistics.over_trainings import ByWorld, OverTrainings, in_worlds, over_trainings
-from analysis.training_runs.curves import Level, SeedCurve, level_of, mean_of, mean_over_runs
+from analysis.statistics.over_trainings import ByWorld, OverTrainings
+from analysis.training_runs.curves import Curve, Level, Maps, difference, level_of, mean_of, mean_over_runs
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, ComparedRun, RunGroup
 from common.files import read_bytes, sha256, visible
 from common.user_error import UserError
 
-Maps = Literal["held-out", "training"]
 KINDS: tuple[Maps, ...] = get_args(Maps)
 
 MEASURES = ("ticks", "task_progress", "weighted_score")
@@ -58,19 +58,6 @@ class Evaluated:
     by_world: tuple[ByWorld, ...]
     other_rules: tuple[str, ...]
     files: tuple[Path, ...]
-
-
-@dataclass(frozen=True)
-class EvaluationCurve(SeedCurve):
-    """One measure of a group's checkpoints on one kind of maps; agent-steps are means over seeds.
-
-    Attributes:
-        by_world: at each point, what each run reached in each world, (P,) of (S,); empty for a run without a value.
-    """
-
-    measure: str
-    maps: Maps
-    by_world: tuple[tuple[ByWorld, ...], ...]
 
 
 def read_evaluated(runs: Sequence[ComparedRun], folder: Path | None, mode: Mode) -> list[Evaluated]:
@@ -117,9 +104,7 @@ def read_evaluated(runs: Sequence[ComparedRun], folder: Path | None, mode: Mode)
     return [_evaluated(run, maps, results) for (run, _, maps), results in played.items()]
 
 
-def evaluation_curves(
-    evaluated: Sequence[Evaluated], groups: Sequence[RunGroup], confidence: float
-) -> list[EvaluationCurve]:
+def evaluation_curves(evaluated: Sequence[Evaluated], groups: Sequence[RunGroup], confidence: float) -> list[Curve]:
     """Return each group's scores against agent-steps, on held-out maps and on training maps where there are any."""
     curves = []
     for group in groups:
@@ -139,7 +124,7 @@ def evaluation_curves(
     return curves
 
 
-def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[RunGroup], confidence: float) -> list[Level]:
+def final_scores(curves: Sequence[Curve], groups: Sequence[RunGroup], confidence: float) -> list[Level]:
     """Return each group's scores at the last checkpoint that was evaluated for every run of every group, if any."""
     batch = max(float(run.settings.get("train.batch_size", 0)) for group in groups for run in group.runs)
     levels: list[Level] = []
@@ -162,16 +147,16 @@ def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[RunGroup], 
 def _curve(
     group: str, steps: np.ndarray, by_world: tuple[tuple[ByWorld, ...], ...], measure: str, maps: Maps,
     confidence: float,
-) -> EvaluationCurve:  # fmt: skip
+) -> Curve:  # fmt: skip
     """Return a curve whose intervals allow for the worlds that runs share."""
     rows = np.array([[mean_of(run) for run in runs] for runs in by_world]).T.copy()  # (S, P)
     known = [tuple(run for run in runs if np.isfinite(mean_of(run))) for runs in by_world]
     over = [mean_over_runs(runs, confidence) for runs in known]
     seeds = np.array([len(runs) for runs in known])
-    return EvaluationCurve(group, steps, rows, *_ends(over), seeds, measure=measure, maps=maps, by_world=by_world)
+    return Curve(group, steps, rows, *_ends(over), seeds, measure, maps, by_world)
 
 
-def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) -> list[EvaluationCurve]:
+def generalisation_gaps(curves: Sequence[Curve], confidence: float) -> list[Curve]:
     """Return scores on training maps minus scores on held-out maps, run by run, where a group has both."""
     pairs = [
         (training, held_out)
@@ -184,21 +169,16 @@ def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) ->
     return [_gap(training, held_out, confidence) for training, held_out in pairs]
 
 
-def _gap(training: EvaluationCurve, held_out: EvaluationCurve, confidence: float) -> EvaluationCurve:
+def _gap(training: Curve, held_out: Curve, confidence: float) -> Curve:
     """Return the first curve minus the second, run by run; each may have worlds of another kind."""
     over, seeds = [], []
     for first, second in zip(training.by_world, held_out.by_world, strict=True):
-        both = [(one, two) for one, two in zip(first, second, strict=True) if np.isfinite(mean_of(one) - mean_of(two))]
-        seeds.append(len(both))
-        if not both:
-            over.append(mean_over_runs((), confidence))
-            continue
-        kinds, worlds = in_worlds([[one for one, _ in both], [two for _, two in both]], paired=True)
-        over.append(over_trainings(kinds, worlds, confidence, paired=True))
-    return EvaluationCurve(
-        training.group, training.steps, training.runs - held_out.runs, *_ends(over), np.array(seeds),
-        measure=training.measure, maps="training", by_world=(),
-    )  # fmt: skip
+        known = [np.isfinite(mean_of(one) - mean_of(two)) for one, two in zip(first, second, strict=True)]
+        both = [list(compress(worlds, known)) for worlds in (first, second)]
+        over.append(difference(*both, confidence, paired=True)[1])
+        seeds.append(sum(known))
+    runs = training.runs - held_out.runs
+    return Curve(training.group, training.steps, runs, *_ends(over), np.array(seeds), training.measure, "training")
 
 
 def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

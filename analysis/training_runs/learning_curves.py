@@ -10,13 +10,12 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from analysis.evaluation.results import Mode
 from analysis.figures.style import CLUSTER_COLOURS, cluster_colour, cluster_marker, new_figure, style, title, wrapped
-from analysis.training_runs.curves import curves_of
-from analysis.training_runs.held_out import MEASURES, TRAINING_MEASURES, EvaluationCurve
+from analysis.training_runs.curves import Curve, curves_of
+from analysis.training_runs.held_out import MEASURES, TRAINING_MEASURES
 from analysis.training_runs.run import metric_title
 
 if TYPE_CHECKING:
     from analysis.training_runs.comparison import ComparedRuns
-    from analysis.training_runs.curves import Curve
 
 
 _COLUMNS = 3
@@ -36,7 +35,7 @@ def learning_curves(compared: "ComparedRuns") -> Figure:
         figure = new_figure(_PANEL_WIDTH * _COLUMNS, _PANEL_HEIGHT * rows + 1.6)
         panels = list(figure.subplots(rows, _COLUMNS, squeeze=False).flat)
         for axes, metric in zip(panels, compared.metrics, strict=False):
-            _draw(axes, metric, [curve for curve in compared.curves if curve.metric == metric])
+            _draw(axes, metric, [curve for curve in compared.curves if curve.measure == metric])
         for axes in panels[len(compared.metrics) :]:
             axes.set_axis_off()
         figure.suptitle(title("Learning curves", _about(compared), _LETTERS_ACROSS))
@@ -65,7 +64,7 @@ def against_steps(axes: Axes) -> None:
     axes.set_xlabel("agent-steps")
 
 
-def _draw(axes: Axes, metric: str, curves: list["Curve"]) -> None:
+def _draw(axes: Axes, metric: str, curves: list[Curve]) -> None:
     for place, curve in enumerate(curves):
         colour = cluster_colour(place)
         for run in curve.runs:
@@ -154,7 +153,7 @@ def _draw_measure(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
     against_steps(axes)
 
 
-def _draw_line(axes: Axes, curve: EvaluationCurve, look: dict[str, Any], banded: bool) -> None:
+def _draw_line(axes: Axes, curve: Curve, look: dict[str, Any], banded: bool) -> None:
     axes.plot(curve.steps, curve.mean, **look)
     if banded:
         known = np.isfinite(curve.low)
@@ -163,7 +162,7 @@ def _draw_line(axes: Axes, curve: EvaluationCurve, look: dict[str, Any], banded:
         )
 
 
-def _draw_point(axes: Axes, curve: EvaluationCurve, shift: float, look: dict[str, Any]) -> None:
+def _draw_point(axes: Axes, curve: Curve, shift: float, look: dict[str, Any]) -> None:
     """Draw a group's only checkpoint: a band over one point would not be seen."""
     reach = np.array([curve.mean - curve.low, curve.high - curve.mean])  # (2, 1)
     has_interval = np.isfinite(reach).all()
