@@ -8,22 +8,20 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from activation_store.directions import DIRECTIONS_FILE, Direction, Source, SourceKind, write_directions
+from activation_store.directions import DIRECTIONS_FILE, Direction, Source, SourceKind, direction_from, write_directions
 from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from analysis.clusters.components import cluster_directions
-from analysis.clusters.dataset import Dataset
-from analysis.dynamics import figures, report, report_lasting
+from analysis.dynamics import figures, report
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.jacobians import SlowMode
 from analysis.dynamics.memory_length import memory_use
-from analysis.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
+from analysis.dynamics.motion_stages import Effects, Motion, Persisting, study_effects, study_motion, study_persistence
 from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
-from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.settings import DynamicsSettings
-from analysis.dynamics.states_stage import study_states
+from analysis.dynamics.states_stage import StudiedStates, study_states
 from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page
@@ -94,11 +92,11 @@ def analyse(
     write_states(states, folder, show)
     motion = study_motion(settings, metadata, features, states, update, parts, show)
     write_motion(states, motion, folder, show)
-    effects = persisting = None
+    effects = None if update is None else study_effects(settings, states, motion, update, parts, show)
+    write_correlations(states, motion, effects, folder, show)
+    persisting = None
     if loaded is not None and update is not None:
         policy, info = loaded
-        effects = study_effects(settings, states, motion, update, parts, show)
-        write_correlations(states, motion, effects, folder, show)
         persisting = study_persistence(settings, metadata, policy, info.layout, states, motion, update, parts, show)
         write_persisting(states, motion, persisting, update, folder, show)
         if edits:
@@ -106,13 +104,11 @@ def analyse(
                 edits = compare(
                     edits, update, motion.tracks, persisting.records, settings.reach, settings.seed, progress
                 )
-        write_edits(edits, folder, states.data.heading)
-    else:
-        write_correlations(states, motion, None, folder, show)
-    names = settings.run_folder.name, settings.dump.resolve().name
+            folder.save_text("followed_edits.tsv", tab_separated(report.edit_rows(edits)))
+            folder.save_figure("followed_edits.png", figures.followed_edits(edits, states.data.heading))
     modes = [] if effects is None else effects.modes
-    directions = [*state_directions(states, *names), *mode_directions(modes, states, *names)]
-    write_directions(folder.path / DIRECTIONS_FILE, directions)
+    directions = directions_of(states, modes, settings.run_folder.name, settings.dump.resolve().name)
+    write_directions(folder.path / DIRECTIONS_FILE, list(directions))
     sections = _sections(settings, features, states, motion, effects, persisting, edits)
     folder.save_json("summary.json", _summary(states, motion, effects, persisting, edits))
     lines = "\n\n".join("\n".join(section.lines) for section in sections)
@@ -133,8 +129,8 @@ def _sections(
         Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
     ]
     if persisting is not None:
-        lines = report_lasting.persistence_lines(persisting, states, settings.reach)
-        sections.append(Section("How long things last", lines + report_lasting.edit_lines(edits), _LASTING_FIGURES))
+        lines = report.persistence_lines(persisting, states, settings.reach)
+        sections.append(Section("How long things last", lines + report.edit_lines(edits), _LASTING_FIGURES))
     return sections
 
 
@@ -150,7 +146,7 @@ def _summary(
         return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
     return {
         **report.summary(states, motion), **report.effects_summary(effects),
-        **report_lasting.persistence_summary(persisting, states), "interventions": report_lasting.edit_rows(edits),
+        **report.persistence_summary(persisting, states), "interventions": report.edit_rows(edits),
     }  # fmt: skip
 
 
@@ -159,41 +155,30 @@ def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
     return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}
 
 
-def state_directions(states: StudiedStates, run: str, dump: str) -> Iterator[Direction]:
-    """Yield `pc_N`, `ic_N` and `nmf_N`, from 1, and `cluster_N`, from 0.
+def directions_of(states: StudiedStates, modes: list[SlowMode], run: str, dump: str) -> Iterator[Direction]:
+    """Yield `pc_N`, `ic_N` and `nmf_N`, from 1, `cluster_N`, from 0, and `slow_N`, from 1.
 
     Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
-    best linear one.
+    best linear one. Those of slow modes are their activity, 0 at the mean state.
     """
+    of = partial(_direction, states=states, run=run, dump=dump)
     for decomposition in states.decompositions.values():
         weights = decomposition.read_outs / states.scale.spread
-        source = _source(KINDS[decomposition.kind], states.data, run, dump)
         for name, weight in zip(decomposition.names, weights, strict=True):
-            yield _direction(name, weight, states.scale.mean, COMPONENT_UNIT, states.data, source)
+            yield of(name, weight, KINDS[decomposition.kind], COMPONENT_UNIT)
     yield from cluster_directions(states.data, states.label, run, dump)
-
-
-def mode_directions(modes: list[SlowMode], states: StudiedStates, run: str, dump: str) -> Iterator[Direction]:
-    """Yield `slow_N`, from 1: the activity of the layer's slow modes, 0 at the mean state."""
-    source = _source("slow mode", states.data, run, dump)
     for number, mode in enumerate(modes, start=1):
-        yield _direction(f"slow_{number}", mode.read_out, states.scale.mean, MODE_UNIT, states.data, source)
-
-
-def _source(kind: SourceKind, data: Dataset, run: str, dump: str) -> Source:
-    return Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+        yield of(f"slow_{number}", mode.read_out, "slow mode", MODE_UNIT)
 
 
 def _direction(
-    name: str, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, source: Source
+    name: str, weight: np.ndarray, kind: SourceKind, unit: str, states: StudiedStates, run: str, dump: str
 ) -> Direction:
-    rounded = weight.astype(np.float32)
-    bias = float(-(origin @ rounded.astype(np.float64)))
-    value = np.einsum("bu,u->b", data.activations, rounded, dtype=np.float64) + bias
-    return Direction(
-        name=name, layer=data.layer, weight=rounded, bias=bias, unit=unit, mean=float(value.mean()),
-        spread=float(value.std()), records=len(data), lives=len(data.lives),
-        episodes=len(np.unique(data.records.episode)), source=source,
+    data = states.data
+    source = Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+    return direction_from(
+        name, data.layer, weight, states.scale.mean, unit, data.activations, len(data.lives),
+        len(np.unique(data.records.episode)), source,
     )  # fmt: skip
 
 
@@ -276,10 +261,3 @@ def write_persisting(
         folder.save_figure("fixed_points.png", figures.flow(persisting, motion, states, update))
         if (figure := figures.memory_length_figure(persisting, heading)) is not None:
             folder.save_figure("memory_length.png", figure)
-
-
-def write_edits(edits: list[FollowedEdit], folder: RunFolder, heading: str) -> None:
-    """Write and draw half-lives of edits, measured and computed, if there are any."""
-    if edits:
-        folder.save_text("followed_edits.tsv", tab_separated(report_lasting.edit_rows(edits)))
-        folder.save_figure("followed_edits.png", figures.followed_edits(edits, heading))

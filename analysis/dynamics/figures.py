@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from analysis.dynamics.decompositions import TITLES
 from analysis.dynamics.jacobians import mean_jacobians, time_constants
 from analysis.dynamics.memory_length import means_over_lives
-from analysis.dynamics.motion_stages import HeldInput, Persisting
+from analysis.dynamics.motion_stages import Effects, HeldInput, Motion, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
-from analysis.dynamics.results import Effects, Motion, StudiedStates
+from analysis.dynamics.states_stage import StudiedStates
 from analysis.dynamics.update import Update
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title

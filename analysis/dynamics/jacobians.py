@@ -12,7 +12,6 @@ import torch
 
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
-from analysis.lives import Lives
 from analysis.statistics.circular_shift import shifted_correlations
 from analysis.statistics.inference import LEVEL, false_discovery
 
@@ -111,8 +110,9 @@ class SlowMode:
     """A mode of the mean Jacobian of a layer."""
 
     eigenvalue: complex  # complex; one of each conjugate pair
-    read_out: np.ndarray  # left eigenvector, real part, (U,): the mode's activity is activations @ read_out
-    pattern: np.ndarray  # right eigenvector, real part, (U,): the state that decays slowly
+    read_out: (
+        np.ndarray
+    )  # left eigenvector, real part, of length 1, (U,): the mode's activity is activations @ read_out
 
 
 def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
@@ -120,12 +120,7 @@ def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
     values, right = np.linalg.eig(jacobian)
     left = np.linalg.inv(right)  # rows
     order = [i for i in np.argsort(-np.abs(values), kind="stable") if values[i].imag >= 0]
-    modes = []
-    for i in order[:count]:
-        read_out, pattern = left[i].real, right[:, i].real
-        length = np.linalg.norm(read_out)
-        modes.append(SlowMode(complex(values[i]), read_out / length, pattern * length))
-    return modes
+    return [SlowMode(complex(values[i]), left[i].real / np.linalg.norm(left[i].real)) for i in order[:count]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +147,7 @@ class Agreement:
 
 def lagged_correlations(
     tracks: Tracks, scores: np.ndarray, label: np.ndarray, count: int, lags: int, permutations: int, seed: int,
-    progress: Callable[[float], None],
+    progress: Progress,
 ) -> LaggedCorrelations:  # fmt: skip
     """Correlate components with later components of the same lives, in each behaviour.
 
@@ -171,7 +166,7 @@ def lagged_correlations(
         later = tracks.ahead(earlier, lag)
         kept = np.zeros(len(tracks), bool)
         kept[earlier] = True
-        lives: Lives = tracks.lives.of_records(kept)
+        lives = tracks.lives.of_records(kept)
         for number in range(count):
             inside = label[earlier] == number
             correlations = shifted_correlations(

@@ -18,6 +18,7 @@ from analysis.dynamics.update import Update
 from analysis.features import feature_matrix, features_named
 from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation
+from analysis.statistics.resampling import draws_of
 
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
@@ -265,7 +266,7 @@ def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int]
     _, number = np.unique(life, return_inverse=True)
     count = np.bincount(number)
     sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, columns)
-    draws = np.random.default_rng(seed).multinomial(len(count), np.full(len(count), 1 / len(count)), _RESAMPLES)
+    draws = draws_of(len(count), _RESAMPLES, seed)
     return (draws @ sums) / (draws @ count)[:, None]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
 
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
@@ -21,8 +22,10 @@ from analysis.dynamics.behaviours import (
 )
 from analysis.dynamics.fixed_points import FixedPoints, find_fixed_points
 from analysis.dynamics.jacobians import (
+    Agreement,
     LaggedCorrelations,
     Probes,
+    SlowMode,
     lagged_correlations,
     lagged_jacobians,
     layer_jacobian,
@@ -32,16 +35,15 @@ from analysis.dynamics.jacobians import (
 )
 from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations, situations
 from analysis.dynamics.perturbations import Lasting, distances, lasting
-from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.settings import DynamicsSettings
+from analysis.dynamics.states_stage import StudiedStates
 from analysis.dynamics.tracks import Tracks, read_tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.features import Feature, feature_matrix
 from analysis.recorded.recorded_observation import check_shows_everything
 from analysis.runs.run_folder import Parts
-from analysis.statistics.circular_shift import shifted_correlations
-from analysis.statistics.effect_intervals import cluster_differences
-from analysis.statistics.inference import Inference
+from analysis.statistics.circular_shift import ShiftedCorrelations, shifted_correlations
+from analysis.statistics.effect_intervals import Differences, cluster_differences
 from common.progress_view import Step
 from common.user_error import UserError
 
@@ -50,6 +52,32 @@ MODES = 8
 STARTS = 48
 """States from which fixed points are looked for, for each held input."""
 _BEHAVIOURS_HELD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """What consecutive states show. N records of whole lives."""
+
+    tracks: Tracks
+    scores: np.ndarray  # independent components of their states, (N, K)
+    space: BehaviourSpace  # of the states whose trajectories are behaviours
+    behaviours: Behaviours
+    # pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer
+    pairs: list[BehaviourPair]
+    differences: Differences
+    correlations: LaggedCorrelations  # of components, by behaviour and lag
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """What the policy's own update says of its memory."""
+
+    jacobian_records: np.ndarray  # where Jacobians were computed, (n,)
+    jacobians: np.ndarray  # of the components at each of them, (n, L, K, K)
+    agreement: list[Agreement]
+    eigenvalues: np.ndarray  # of the one-tick Jacobian of the whole memory at some records, (m, S)
+    modes: list[SlowMode]  # slowest ones of the layer's mean Jacobian
+    mode_associations: ShiftedCorrelations  # with the features, (modes, F)
 
 
 def study_motion(
@@ -75,9 +103,8 @@ def study_motion(
     behaviours = _behaviours(tracks, space, "behaviours", settings, parts, step)
     pairs = _pairs(tracks, space, behaviours, settings, parts, step)
     with step(f"comparing {behaviours.count} behaviours"):
-        inference = Inference(settings.permutations, settings.permutations, seed=settings.seed)
         differences = cluster_differences(
-            values, behaviours.label, tracks.lives, tracks.records.tick, tracks.records.episode, inference
+            values, behaviours.label, tracks.lives, tracks.records.tick, tracks.records.episode, settings.inference
         )
     with step("lagged correlations") as progress:
         correlations = parts.data(
@@ -128,22 +155,22 @@ def study_effects(
     records = jacobian_records(tracks, motion.behaviours, settings)
     with step(f"Jacobians of {len(records):,} states over {settings.lags} ticks") as progress:
         jacobians = parts.arrays(
-            "jacobians", lambda: {"found": lagged_jacobians(update, tracks, records, probes, settings.lags, progress)}
-        )["found"]
+            "jacobians", lambda: {"of lags": lagged_jacobians(update, tracks, records, probes, settings.lags, progress)}
+        )["of lags"]
     agreement = sign_agreement(motion.correlations, jacobians, motion.behaviours.label[records], settings.seed)
     some = records[:: max(1, len(records) // settings.spectrum_states)][: settings.spectrum_states]
     with step(f"eigenvalues of the memory's Jacobian at {len(some)} states") as progress:
-        eigenvalues = parts.arrays("spectra", lambda: _as_real(spectra(update, tracks, some, progress)))
+        eigenvalues = parts.arrays("spectra", lambda: {"of states": spectra(update, tracks, some, progress)})
     with step("slow modes") as progress:
-        mean = parts.arrays("mean", lambda: {"found": layer_jacobian(update, tracks, some, settings.layer, progress)})
-    modes = slow_modes(mean["found"], MODES)
+        mean = parts.arrays(
+            "mean", lambda: {"of states": layer_jacobian(update, tracks, some, settings.layer, progress)}
+        )
+    modes = slow_modes(mean["of states"], MODES)
     activity = data.activations @ np.stack([mode.read_out for mode in modes], axis=1)
     associations = shifted_correlations(
         activity, data.values, data.lives, settings.permutations, settings.seed, episode=data.records.episode
     )
-    return Effects(
-        records, jacobians, agreement, eigenvalues["real"] + 1j * eigenvalues["imaginary"], modes, associations
-    )
+    return Effects(records, jacobians, agreement, eigenvalues["of states"], modes, associations)
 
 
 def jacobian_records(tracks: Tracks, behaviours: Behaviours, settings: DynamicsSettings) -> np.ndarray:
@@ -158,10 +185,6 @@ def jacobian_records(tracks: Tracks, behaviours: Behaviours, settings: DynamicsS
         raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
     random = np.random.default_rng([settings.seed, 6])
     return np.sort(random.permutation(there)[: settings.states])
-
-
-def _as_real(values: np.ndarray) -> dict[str, np.ndarray]:
-    return {"real": values.real, "imaginary": values.imag}
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,27 +214,23 @@ def study_persistence(
 ) -> Persisting:  # fmt: skip
     """Follow changes of components and of observations, and find fixed points."""
     tracks, reach = motion.tracks, settings.reach
-    records = _followed_records(tracks, settings)
+    # There are some with `reach` ticks around them: `check_lengths` refused lives that are too short for it.
+    there = tracks.with_ticks_around(reach + 1, reach)
+    drawn = np.random.default_rng([settings.seed, 9]).permutation(there)[: settings.followed_states]
+    records = np.sort(drawn)  # ticks to follow changes from
     probes = independent_probes(states, settings.layer)
     with step(f"following changes of {len(probes.patterns)} components for {reach} ticks") as progress:
+        added = [tensor(pattern).expand_as for pattern in probes.patterns]
+        columns = {"layer": torch.arange(update.size)[update.place(settings.layer)]}
         apart = parts.arrays(
-            "perturbations", lambda: {"found": distances(update, tracks, records, probes, reach, progress)}
-        )["found"]
+            "perturbations",
+            lambda: distances(update, tracks, records, settings.layer, added, columns, reach, progress),
+        )["layer"]  # fmt: skip
     life = tracks.lives.index[records]
     kept = [lasting(distance, life, settings.seed) for distance in apart]
     held = _held(motion, update, records, parts, step)
     length = _length(settings, metadata, policy, layout, tracks, update, records, parts, step)
     return Persisting(records, kept, held, length)
-
-
-def _followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
-    """Draw the ticks to follow changes from, ascending, with `reach` ticks before and after them in their lives.
-
-    There are some: `check_lengths` refused lives that are too short for it.
-    """
-    there = tracks.with_ticks_around(settings.reach + 1, settings.reach)
-    drawn = np.random.default_rng([settings.seed, 9]).permutation(there)[: settings.followed_states]
-    return np.sort(drawn)
 
 
 def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, step: Step) -> list[HeldInput]:

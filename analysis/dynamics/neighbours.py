@@ -81,13 +81,11 @@ def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 50
     """
     random = np.random.default_rng([seed, 2])
     order = np.argsort(life, kind="stable")
-    _, starts, counts = np.unique(life[order], return_index=True, return_counts=True)
+    _, starts = np.unique(life[order], return_index=True)
+    of_lives = np.split(order, starts[1:])
     samples = []
     for _ in range(bootstraps):
-        drawn = random.integers(0, len(starts), len(starts))
-        records = np.concatenate(
-            [order[starts[drawn_life] : starts[drawn_life] + counts[drawn_life]] for drawn_life in drawn]
-        )
+        records = np.concatenate([of_lives[drawn] for drawn in random.integers(0, len(starts), len(starts))])
         samples.append(records if len(records) <= most else random.choice(records, most, replace=False))
     return samples
 
@@ -104,12 +102,10 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
     """
     from sklearn.metrics import adjusted_rand_score
 
-    agreements = []
-    for records in resamples:
-        own = np.unique(records)
-        again = ward_labels(points[own], min(clusters, len(own)))
-        agreements.append(adjusted_rand_score(labels[own], again))
-    return np.array(agreements)
+    distinct = map(np.unique, resamples)
+    return np.array([
+        adjusted_rand_score(labels[own], ward_labels(points[own], min(clusters, len(own)))) for own in distinct
+    ])  # fmt: skip
 
 
 def cluster_floor(

@@ -1,6 +1,6 @@
 """How long changes last in the memory: of components, and of edits that interventions followed in the game."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from analysis.dynamics.jacobians import AT_ONCE, Probes
+from analysis.dynamics.jacobians import AT_ONCE
 from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
@@ -35,33 +35,39 @@ class Lasting:
     half_life: Estimate  # ticks until half is left; infinite if more is left at the end. With its interval over lives.
 
 
+Change = Callable[[torch.Tensor], torch.Tensor]
+"""Gives what an edit adds to states of its layer, (B, units) each, float64."""
+
+
 @torch.no_grad()
 def distances(
-    update: Update, tracks: Tracks, records: np.ndarray, probes: Probes, ticks: int, progress: Callable[[float], None]
-) -> np.ndarray:
-    """Return how far the layer is from where it would have been, after each component was raised by one unit.
+    update: Update, tracks: Tracks, records: np.ndarray, layer: str, changes: Sequence[Change],
+    columns: Mapping[str, torch.Tensor], ticks: int, progress: Callable[[float], None],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return how far some states are from where they would have been, after each of K changes of a layer.
 
     Inputs are held as recorded. A changed cell state changes the hidden state with it.
 
     Args:
         records: the changed ticks, (n,), each with so many ticks after it.
+        columns: of the state vector, by a name for the states that they are.
 
     Returns:
-        Euclidean distances in the layer's raw units, (K, n, ticks + 1).
+        Euclidean distances in raw units by that name, (K, n, ticks + 1) each.
     """
-    own, count = update.place(probes.layer), len(probes.patterns)
-    measured = np.empty((count, len(records), ticks + 1))
+    own, count = update.place(layer), len(changes)
+    measured = {name: np.empty((count, len(records), ticks + 1)) for name in columns}
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
         unchanged = tensor(tracks.state[some])
-        raised = [tensor(pattern).expand(len(some), -1) for pattern in probes.patterns]
-        edited = torch.cat([update.edited(probes.layer, unchanged, pattern) for pattern in raised])
+        edited = torch.cat([update.edited(layer, unchanged, change(unchanged[:, own])) for change in changes])
         for tick in range(ticks + 1):
             if tick:
                 read = tensor(tracks.read[tracks.ahead(some, tick)])
                 unchanged, edited = update(unchanged, read), update(edited, read.repeat(count, 1))
-            apart = edited[:, own].unflatten(0, (count, -1)) - unchanged[:, own]  # (K, B, units)
-            measured[:, start : start + len(some), tick] = apart.norm(dim=2).numpy()
+            for name, place in columns.items():
+                apart = edited[:, place].unflatten(0, (count, -1)) - unchanged[:, place]  # (K, B, columns)
+                measured[name][:, start : start + len(some), tick] = apart.norm(dim=2).numpy()
         progress(min(1.0, (start + AT_ONCE) / len(records)))
     return measured
 
@@ -158,39 +164,19 @@ def compare(
     Args:
         records: the edited ticks, (n,), each with `reach` ticks after it.
     """
+    everything, columns = torch.arange(update.size), {}
+    for kind, prefix in KINDS.items():
+        if places := [everything[update.place(name)] for name in update.states if name.startswith(prefix)]:
+            columns[kind] = torch.cat(places)
     life, followed = tracks.lives.index[records], []
     for number, edit in enumerate(edits):
-        apart = distances_after(edit, update, tracks, records, reach)
+        layer = edit.direction.layer
+        apart = distances(update, tracks, records, layer, [edit.change], columns, reach, lambda share: None)
         computed = {}
-        for kind, distance in apart.items():
+        for kind, (distance,) in apart.items():
             share = distance / np.where(distance[:, :1] > 0, distance[:, :1], 1)
             moved = (distance[:, 0] > 0) & np.isfinite(share).all(axis=1)
             computed[kind] = lasting(share[moved], life[moved], seed)
         followed.append(replace(edit, computed=computed))
         progress((number + 1) / len(edits))
     return followed
-
-
-@torch.no_grad()
-def distances_after(
-    edit: FollowedEdit, update: Update, tracks: Tracks, records: np.ndarray, ticks: int
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """Return how far each kind of state is from where it would have been, over all its layers, (n, ticks + 1) each."""
-    everything, columns = torch.arange(update.size), {}
-    for kind, prefix in KINDS.items():
-        if places := [everything[update.place(name)] for name in update.states if name.startswith(prefix)]:
-            columns[kind] = torch.cat(places)
-    by_kind = {kind: np.empty((len(records), ticks + 1)) for kind in columns}
-    own = update.place(edit.direction.layer)
-    for start in range(0, len(records), AT_ONCE):
-        some = records[start : start + AT_ONCE]
-        unchanged = tensor(tracks.state[some])
-        edited = update.edited(edit.direction.layer, unchanged, edit.change(unchanged[:, own]))
-        for tick in range(ticks + 1):
-            if tick:
-                read = tensor(tracks.read[tracks.ahead(some, tick)])
-                unchanged, edited = update(unchanged, read), update(edited, read)
-            for kind, own_columns in columns.items():
-                apart = (edited[:, own_columns] - unchanged[:, own_columns]).norm(dim=1)
-                by_kind[kind][start : start + len(some), tick] = apart.numpy()
-    return by_kind

@@ -10,6 +10,7 @@ from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import FEATURES_COMPARED
 from analysis.runs.record_limit import FEWEST_KEPT
+from analysis.statistics.inference import Inference
 from common.argument_checks import at_least, between, check, result_name, seed_value, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
@@ -95,6 +96,11 @@ class DynamicsSettings:
     def of_memory(self) -> bool:
         """Whether the layer is a state of the policy's memory, so that the policy's own update can be studied."""
         return self.layer.startswith((LSTM_CELL, LSTM_HIDDEN))
+
+    @property
+    def inference(self) -> Inference:
+        """How features of clusters and behaviours are compared."""
+        return Inference(self.permutations, self.permutations, seed=self.seed)
 
     @property
     def behaviour_layers(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Single states: decompositions, outliers, clusters and a plane, with what they go with."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,14 +27,12 @@ from analysis.dynamics.neighbours import (
     resampled_lives,
     ward_labels,
 )
-from analysis.dynamics.results import StudiedStates
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
 from analysis.features import Feature
 from analysis.lives import Lives
 from analysis.runs.run_folder import Parts
 from analysis.statistics.circular_shift import ShiftedCorrelations, correlations_given_time
 from analysis.statistics.effect_intervals import Differences, cluster_differences
-from analysis.statistics.inference import Inference
 from analysis.statistics.stability import gaussian_surrogate
 from common.progress_view import Step
 
@@ -43,6 +41,30 @@ DIMENSIONS = 64
 _STORED = ("patterns", "read_outs", "explained", "total", "fidelity", "stability")
 _PERPLEXITY = 30.0
 _TRUST_NEIGHBOURS = 15
+
+
+@dataclass(frozen=True, eq=False)
+class StudiedStates:
+    """What single states show. B records."""
+
+    data: Dataset
+    scale: Scale
+    decompositions: dict[str, Decomposition]
+    associations: dict[str, ShiftedCorrelations]  # of the components of each kind with the features, (K, F) each
+    distance: np.ndarray  # median distance to the nearest neighbours, (B,), in z-scores of principal components
+    outlier: np.ndarray  # (B,) bool
+    outlier_agreement: float  # rank correlation of these distances with those to neighbours of half of the lives
+    outlier_floor: float  # the same number of a Gaussian surrogate of the states
+    label: np.ndarray  # Ward cluster of each record, (B,)
+    explained: float  # share of the variance that lies between clusters
+    agreement: np.ndarray  # adjusted Rand index with the clusters of each bootstrap of lives, (R,)
+    agreement_floor: np.ndarray  # the same numbers of a Gaussian surrogate of the states, (R,)
+    differences: Differences
+    plane: np.ndarray  # t-SNE of some records, (n, 2)
+    plane_records: np.ndarray  # these records, (n,)
+    trustworthiness: float  # of the plane, 0 to 1 (Venna and Kaski 2001)
+    plane_agreement: float  # share of neighbours in the plane that a second fit, to resampled lives, keeps
+    plane_floor: float  # the same number of a Gaussian surrogate of the states
 
 
 def study_states(
@@ -66,7 +88,9 @@ def study_states(
     near = _neighbours(points, data, settings, parts, step)
     label = near["label"]
     with step(f"comparing {label.max() + 1} clusters"):
-        differences = compared(data, label, settings)
+        differences = cluster_differences(
+            data.values, label, data.lives, data.records.tick, data.records.episode, settings.inference
+        )
     plane = _plane(points, data, settings, parts, step)
     return StudiedStates(
         data, scale, decompositions, associations, near["distance"], outliers(near["distance"]),
@@ -74,12 +98,6 @@ def study_states(
         near["agreement"], near["floor"], differences, plane["points"], plane["records"],
         float(plane["trustworthiness"]), float(plane["agreement"]), float(plane["floor"]),
     )  # fmt: skip
-
-
-def compared(data: Dataset, label: np.ndarray, settings: DynamicsSettings) -> Differences:
-    """Compare the features of clusters of some records."""
-    inference = Inference(settings.permutations, settings.permutations, seed=settings.seed)
-    return cluster_differences(data.values, label, data.lives, data.records.tick, data.records.episode, inference)
 
 
 def _decomposed(

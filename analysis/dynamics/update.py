@@ -121,8 +121,8 @@ class Update:
         whole = state.new_zeros(len(changes), len(state), self.size)
         whole[:, :, own] = changes.unsqueeze(1)
         if layer.startswith(LSTM_CELL):
-            follows = self.place(LSTM_HIDDEN + layer.removeprefix(LSTM_CELL))
-            slope = self._gate(layer, state) * (1 - state[:, own].tanh() ** 2)  # (B, units)
+            follows, gate = self._gate(layer, state)
+            slope = gate * (1 - state[:, own].tanh() ** 2)  # (B, units)
             whole[:, :, follows] = changes.unsqueeze(1) * slope
         return whole
 
@@ -132,13 +132,12 @@ class Update:
         after = state.clone()
         after[:, own] += change
         if layer.startswith(LSTM_CELL):
-            follows = self.place(LSTM_HIDDEN + layer.removeprefix(LSTM_CELL))
-            after[:, follows] = self._gate(layer, state) * after[:, own].tanh()
+            follows, gate = self._gate(layer, state)
+            after[:, follows] = gate * after[:, own].tanh()
         return after
 
-    def _gate(self, layer: str, state: torch.Tensor) -> torch.Tensor:
-        """The output gate of a layer in this tick, from h = o tanh(c), (B, units)."""
-        read = state[:, self.place(layer)].tanh()
-        hidden = state[:, self.place(LSTM_HIDDEN + layer.removeprefix(LSTM_CELL))]
+    def _gate(self, layer: str, state: torch.Tensor) -> tuple[slice, torch.Tensor]:
+        """Where a cell's hidden state lies, and its output gate in this tick, from h = o tanh(c), (B, units)."""
+        read, hidden = state[:, self.place(layer)].tanh(), self.place(LSTM_HIDDEN + layer.removeprefix(LSTM_CELL))
         known = read.abs() > _NO_CELL
-        return torch.where(known, hidden / torch.where(known, read, 1.0), 0.5).clamp(0, 1)
+        return hidden, torch.where(known, state[:, hidden] / torch.where(known, read, 1.0), 0.5).clamp(0, 1)

@@ -13,6 +13,7 @@ from agent_zoo.memory import LSTM, MemoryState
 from analysis.dynamics.circuits.decomposition import GATES, Played, gained_and_lost, played, traced, written
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
+from analysis.statistics.resampling import draws_of
 
 OWN = "own hidden state"
 ENCODER = "encoder output"
@@ -99,7 +100,7 @@ class Resampled:
 
     def __init__(self, read_out: np.ndarray):
         lives = len(read_out)
-        draws = np.random.default_rng(0).multinomial(lives, np.full(lives, 1 / lives), _RESAMPLES)
+        draws = draws_of(lives, _RESAMPLES, 0)
         self.read_out = read_out
         self.weights = np.concatenate([np.ones((1, lives)), draws]) / lives  # the lives themselves first
 

@@ -82,7 +82,7 @@ def trace_circuit(
             policy, copy.deepcopy(memory).double(), direction, tracks.read[records], parts, settings.seed
         )
     _check(circuit, tracks.layer[records[-1]], settings)
-    lines = list(circuit_lines(circuit, policy, has_parts=bool(parts)))
+    lines = list(circuit_lines(circuit, has_parts=bool(parts)))
     folder.save_figure(FIGURE, draw_circuit(circuit))
     folder.save_json(GRAPH_FILE, asdict(graph_of(circuit)))
     folder.save_text("circuit.tsv", tab_separated([asdict(share) for share in (*circuit.shares, *circuit.inputs)]))
@@ -156,7 +156,7 @@ def projected(policy: RecurrentPolicy, observation: PackedObservation) -> dict[s
     return {name: functional.linear(codes, weight).numpy() for name, (codes, weight) in zip(names, pairs, strict=True)}
 
 
-def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool) -> Iterator[str]:
+def circuit_lines(circuit: Circuit, *, has_parts: bool) -> Iterator[str]:
     """Yield what was found, in words."""
     direction: Direction = circuit.direction
     yield (

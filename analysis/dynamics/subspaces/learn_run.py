@@ -128,23 +128,18 @@ def _learn(options: LearnOptions, side: Side, progress: Callable[[float], None])
 def _labels(options: LearnOptions, tracks: Tracks, metadata: DumpMetadata) -> tuple[np.ndarray, list[str]]:
     """Return the number of the value of each record, -1 for none, (B,), and the names of the values.
 
+    Values that hardly any life has are left out.
+
     Raises:
         UserError: fewer than two values are common.
     """
-    if options.donor != GOAL:
-        values = feature_matrix(tracks.records, metadata, features_named([options.donor]))[:, 0]
-        upper = values > np.median(values)
-        return _common(options, upper.astype(np.int64), ["low", "high"], tracks)
-    sides = CATEGORIES["goal"].features[:-1]
-    has = feature_matrix(tracks.records, metadata, sides)
-    label = np.where(has.any(axis=1), has.argmax(axis=1), -1)
-    return _common(options, label, [side.name.removeprefix("goal_") for side in sides], tracks)
-
-
-def _common(
-    options: LearnOptions, label: np.ndarray, names: list[str], tracks: Tracks
-) -> tuple[np.ndarray, list[str]]:  # fmt: skip
-    """Leave out values that hardly any life has."""
+    if options.donor == GOAL:
+        sides = CATEGORIES["goal"].features[:-1]
+        has, names = feature_matrix(tracks.records, metadata, sides), [s.name.removeprefix("goal_") for s in sides]
+        label = np.where(has.any(axis=1), has.argmax(axis=1), -1)
+    else:
+        values, names = feature_matrix(tracks.records, metadata, features_named([options.donor]))[:, 0], ["low", "high"]
+        label = (values > np.median(values)).astype(np.int64)
     lives = [len(np.unique(tracks.lives.index[label == number])) for number in range(len(names))]
     kept = [number for number, count in enumerate(lives) if count >= 3 * _FEWEST_LIVES]
     if len(kept) < 2:

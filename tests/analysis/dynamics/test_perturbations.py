@@ -17,7 +17,6 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import LSTM, LeakyAverages
 from analysis.dynamics.fixed_points import find_fixed_points
-from analysis.dynamics.jacobians import Probes
 from analysis.dynamics.memory_length import (
     PHASES,
     SITUATIONS,
@@ -30,7 +29,7 @@ from analysis.dynamics.memory_length import (
     situations_compared,
 )
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
-from analysis.dynamics.report_lasting import edit_lines, edit_rows
+from analysis.dynamics.report import edit_lines, edit_rows
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.statistics.resampling import Estimate
@@ -70,7 +69,9 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
     update = Update(policy_of(memory, "ema"))
     tracks = of_noise(update)
     some = tracks.with_ticks_around(2, 24)
-    result = distances(update, tracks, some, Probes(LSTM_HIDDEN, np.eye(UNITS), np.eye(UNITS)), 24, nothing)
+    raised = [unit.expand_as for unit in torch.eye(UNITS, dtype=torch.float64)]
+    columns = {"hidden": torch.arange(UNITS)}
+    result = distances(update, tracks, some, LSTM_HIDDEN, raised, columns, 24, nothing)["hidden"]
     for number, ticks in enumerate(memory.time_constants[0].tolist()):
         one = lasting(result[number], tracks.lives.index[some], 0)
         np.testing.assert_allclose(one.left, np.exp(-np.arange(25) / ticks), rtol=1e-4)
@@ -90,8 +91,8 @@ def test_an_lstm_that_counts_never_forgets() -> None:
     np.testing.assert_allclose(state[:, 1], counts * np.tanh(4), rtol=1e-6)
     tracks = tracks_of(state, read, LENGTHS, state[:, 1:])
     some = tracks.with_ticks_around(0, 20)
-    result = distances(update, tracks, some, Probes(LSTM_CELL, np.ones((1, 1)), np.ones((1, 1))), 20, nothing)
-    one = lasting(result[0], tracks.lives.index[some], 0)
+    result = distances(update, tracks, some, LSTM_CELL, [torch.ones_like], {"cell": torch.tensor([1])}, 20, nothing)
+    one = lasting(result["cell"][0], tracks.lives.index[some], 0)
     np.testing.assert_allclose(one.left, 1, rtol=1e-5)
     assert np.isinf(one.half_life.value)
 
