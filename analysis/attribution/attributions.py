@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.materials import MATERIAL_NAMES
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, draws_of
 
 ENTITY_KINDS = {1: "a player", 2: "an NPC"}
 """Names of the numbers in `Attributions.entity_kind`; 0 is the agent itself, or nobody."""
@@ -192,12 +192,16 @@ def components_by_size(maps: Attributions, seed: int) -> list[tuple[str, float, 
     ]
 
 
+def per_tile(amounts: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+    """Divide amounts of each material by its tiles, (materials,) each; 0 where there are none."""
+    return np.divide(amounts, tiles, out=np.zeros_like(amounts), where=tiles > 0)
+
+
 def material_lines(maps: Attributions, inside: np.ndarray, text: str) -> list[str]:
     """Return the materials that matter most in some states, (N,) bool."""
     signed, size, tiles = (grid[inside].sum(axis=0) for grid in maps.by_material())
     there = tiles > 0
-    mean = np.divide(signed, tiles, out=np.zeros_like(signed), where=there)
-    strength = np.divide(size, tiles, out=np.zeros_like(size), where=there)
+    mean, strength = per_tile(signed, tiles), per_tile(size, tiles)
     order = [i for i in np.argsort(-strength) if there[i]][:6]
     lines = [f"Tiles in {text} ({inside.sum():,}), by material, mean attribution of a tile and mean size:"]
     lines += [
@@ -218,10 +222,7 @@ def group_lines(maps: Attributions, label: np.ndarray, what: str) -> list[str]:
     lines = []
     for number in np.unique(label[label >= 0]):
         inside = label == number
-        strength = np.divide(
-            size[inside].sum(axis=0), tiles[inside].sum(axis=0), out=np.zeros(size.shape[1]),
-            where=tiles[inside].sum(axis=0) > 0,
-        )  # fmt: skip
+        strength = per_tile(size[inside].sum(axis=0), tiles[inside].sum(axis=0))
         top = [i for i in np.argsort(-strength)[:2] if strength[i] > 0]
         materials = " and ".join(
             f"{MATERIAL_NAMES[i]} ({signed[inside, i].sum() / tiles[inside, i].sum():+.2g} a tile)" for i in top
@@ -241,8 +242,7 @@ class OverSamples:
         """
         _, self._number = np.unique(sample, return_inverse=True)
         self._count = int(self._number.max()) + 1
-        even = np.full(self._count, 1 / self._count)
-        self._draws = np.random.default_rng([seed, 11]).multinomial(self._count, even, RESAMPLES)  # (R, samples)
+        self._draws = draws_of(self._count, RESAMPLES, [seed, 11])  # (R, samples)
 
     def mean(self, values: np.ndarray, weight: np.ndarray) -> Estimate:
         """Return the sum of values over the sum of weights, with its 95% interval.

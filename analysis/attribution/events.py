@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,7 +9,7 @@ from matplotlib.figure import Figure
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
-from analysis.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples
+from analysis.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples, per_tile
 from analysis.attribution.settings import SaliencySettings
 from analysis.attribution.windows import Sample
 from analysis.features.feature import Feature
@@ -23,7 +22,6 @@ from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
 from analysis.tables import tab_separated_lines
 from common.argument_checks import COMPARISONS, parts_of
-from common.progress_view import Step
 
 LifeKey = tuple[int, ...]
 """Slot, agent and episode of a life."""
@@ -76,31 +74,26 @@ def onsets(holds: np.ndarray, before: int, after: int) -> np.ndarray:
     return starts[quiet & (starts >= before) & (starts + after <= len(holds))]
 
 
-def find_onsets(
-    dump: Path, metadata: DumpMetadata, event: Event, before: int, after: int, lead: int,
-    progress: Callable[[float], None],
-) -> Onsets:  # fmt: skip
-    """Find where an event begins in all lives of a dump.
-
-    Args:
-        before: ticks before it in which the condition does not hold.
-        lead: ticks that must be there before all these.
+def find_onsets(settings: SaliencySettings, metadata: DumpMetadata, progress: Callable[[float], None]) -> Onsets:
+    """Find where the event of `--event` begins in all lives of a dump, with room for a sample around it.
 
     Raises:
         UserError: the dump lacks what the feature needs.
     """
-    episodes = np.unique(read_identity(dump)["episode"]).tolist()
+    event, before, after = Event.parse(settings.event), settings.before, settings.ticks - settings.before
+    episodes = np.unique(read_identity(settings.dump)["episode"]).tolist()
     leave_out = ["tables", *(() if event.feature.of_tiles else ("tile",))]
     by_event: Onsets = {}
     for number, episode in enumerate(episodes):
         records = read_dump(
-            dump, layers=[], columns=own_truth_columns(metadata), leave_out=leave_out, episodes=[episode]
+            settings.dump, layers=[], columns=own_truth_columns(metadata), leave_out=leave_out, episodes=[episode]
         )
         holds = event.holds(feature_matrix(records, metadata, [event.feature])[:, 0])
         lives, places = lives_of(records), places_of(records)
         for start, length in zip(lives.starts.tolist(), lives.lengths.tolist(), strict=True):
             own = lives.order[start : start + length]
-            begins = [tick for tick in onsets(holds[own], before, after).tolist() if tick >= before + lead]
+            first = before + settings.window - 1  # ticks that its first window needs come before the sample
+            begins = [tick for tick in onsets(holds[own], before, after).tolist() if tick >= first]
             if begins:
                 key = tuple(int(places[name][own[0]]) for name in LIFE_KEY)
                 held = {tick: float(holds[own][tick : tick + after].mean()) for tick in begins}
@@ -163,7 +156,7 @@ def _measures(maps: Attributions) -> Iterator[Measure]:
         if sizes[:, number].any():
             yield f"|attribution| of {part}, sum", sizes[:, number], each_state
     signed, size, tiles = maps.by_material()
-    strength = np.divide(size.sum(0), tiles.sum(0), out=np.zeros(size.shape[1]), where=tiles.sum(0) > 0)
+    strength = per_tile(size.sum(axis=0), tiles.sum(axis=0))
     for material in np.argsort(-strength)[:_MATERIALS]:
         if strength[material] > 0:
             yield f"attribution of a {MATERIAL_NAMES[material]} tile", signed[:, material], tiles[:, material]
@@ -236,26 +229,10 @@ def _mean_at(maps: Attributions, values: np.ndarray, inside: np.ndarray, seed: i
     return OverSamples(maps.sample[known], seed).mean(values[known], np.ones(known.sum()))
 
 
-def event_onsets(settings: SaliencySettings, metadata: DumpMetadata, show: Step) -> Onsets | None:
-    """Find where the event of `--event` begins; None without one."""
-    if not settings.event:
-        return None
-    before, after, lead = settings.before, settings.ticks - settings.before, settings.window - 1
-    with show(f"looking for {settings.event.strip()} in all lives") as progress:
-        return find_onsets(settings.dump, metadata, Event.parse(settings.event), before, after, lead, progress)
-
-
-def sample_starts(begins: Onsets, settings: SaliencySettings) -> dict[tuple[int, ...], list[int]]:
-    """Return the ticks of each life that a sample around the event may begin with."""
-    return {life: [tick - settings.before for tick in held] for life, (_, held) in begins.items()}
-
-
 def compared_around(
-    settings: SaliencySettings, maps: Attributions, samples: Sequence[Sample], begins: Onsets | None
-) -> AroundEvent | None:  # fmt: skip
+    settings: SaliencySettings, maps: Attributions, samples: Sequence[Sample], begins: Onsets
+) -> AroundEvent:
     """Compare before and after the event, in the samples that were drawn."""
-    if begins is None:
-        return None
     held = []
     for sample in samples:
         shown = places_of(sample.shown)

@@ -10,7 +10,7 @@ from agent_zoo.network_parts.layers import RowFeatures, own_rows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows, legal_options, packed_options
 from analysis.attribution.components import MemoryComponents
 from analysis.attribution.settings import SaliencySettings
-from analysis.attribution.targets import Target
+from analysis.attribution.targets import Target, Value
 from analysis.attribution.windows import COMPONENTS, MEMORY, Differentiable, LifeWindows, by_column, decided
 
 _PARTS_AT_ONCE = 512
@@ -42,7 +42,7 @@ def average_baseline(
     policy: RecurrentPolicy, windows: LifeWindows, components: MemoryComponents | None = None
 ) -> Baseline:  # fmt: skip
     """Average over windows: views, own rows, tasks and memories; nobody else is there, and no items."""
-    function = Differentiable(policy, windows, lambda outcome: outcome.value, components)  # type: ignore[arg-type]
+    function = Differentiable(policy, windows, Value(), components)
     parts = dict(zip(function.names, (part.detach() for part in function.inputs()), strict=True))
     encoder, observation = policy.policy, windows.observation
     no_entity, no_item = (

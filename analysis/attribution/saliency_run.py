@@ -27,16 +27,15 @@ from analysis.attribution.attributions import (
     summary_lines,
     widened,
 )
-from analysis.attribution.components import MemoryComponents, chosen_components, fitted_components
+from analysis.attribution.components import chosen_components, fitted_components
 from analysis.attribution.events import (
     AroundEvent,
     Event,
     compared_around,
     event_figure,
     event_lines,
-    event_onsets,
     event_table,
-    sample_starts,
+    find_onsets,
 )
 from analysis.attribution.figures import FPS, film_size, frames
 from analysis.attribution.methods import Maps, attribute, average_baseline
@@ -69,16 +68,27 @@ def attribute_dump(
     """Compute the maps of all samples, check them, and write the results."""
     console, layout = Console(), info.layout
     show = partial(step, console)
-    target = _target(settings, metadata, policy, layout)
+    directions = None if settings.directions is None else read_directions(settings.directions)
+    target = target_named(settings.of, layout, policy, directions, metadata.checkpoint_sha256 or "")
     groups = _groups(settings)
-    begins = event_onsets(settings, metadata, show)
+    begins = starts = None
+    if settings.event:
+        with show(f"looking for {settings.event.strip()} in all lives") as progress:
+            begins = find_onsets(settings, metadata, progress)
+        starts = {life: [tick - settings.before for tick in held] for life, (_, held) in begins.items()}
     with show("reading samples of lives") as progress:
         among = None if groups is None else np.unique(life_keys(groups.places), axis=0)
-        starts = None if begins is None else sample_starts(begins, settings)
         if settings.selection is not None:
             starts = starts_around(settings, read_selection(settings.selection, settings.dump).places)
         samples = read_samples(settings, metadata, policy, progress, among, starts)
-    components = _components(settings, metadata, policy, samples)
+    components = None
+    if settings.components and directions is not None:
+        chosen = chosen_components(settings.components, directions, policy, metadata.checkpoint_sha256 or "")
+        states = {
+            name: np.concatenate([sample.records.activations[name] for sample in samples])
+            for name in state_layers(policy)
+        }
+        components = fitted_components(chosen, policy, states)
     some, sample_of = _some_windows(samples, policy, layout, settings)
     baseline = average_baseline(policy, some, components)
 
@@ -97,7 +107,7 @@ def attribute_dump(
             progress((number + 1) / len(samples))
     names = components.names if components is not None else ()
     attributed = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
-    around = compared_around(settings, attributed, samples, begins)
+    around = None if begins is None else compared_around(settings, attributed, samples, begins)
     with show("checking maps: replaced tiles, untrained twins, shuffled weights, completeness"):
         kept = _defined(policy, some, target)
         some, sample_of = some.take(torch.from_numpy(kept)), sample_of[kept]
@@ -125,27 +135,6 @@ def check_before(settings: SaliencySettings, policy: RecurrentPolicy, layout: Ob
         Event.parse(settings.event)
     if settings.selection is not None:
         read_selection(settings.selection, settings.dump)
-
-
-def _target(
-    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout
-) -> Target:
-    directions = None if settings.directions is None else read_directions(settings.directions)
-    return target_named(settings.of, layout, policy, directions, metadata.checkpoint_sha256 or "")
-
-
-def _components(
-    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, samples: Sequence[Sample]
-) -> MemoryComponents | None:  # fmt: skip
-    """Read the components of `--components`, with their patterns in the samples; None without them."""
-    if not settings.components or settings.directions is None:
-        return None
-    directions = read_directions(settings.directions)
-    chosen = chosen_components(settings.components, directions, policy, metadata.checkpoint_sha256 or "")
-    states = {
-        name: np.concatenate([sample.records.activations[name] for sample in samples]) for name in state_layers(policy)
-    }
-    return fitted_components(chosen, policy, states)
 
 
 def _groups(settings: SaliencySettings) -> ClusterRun | None:

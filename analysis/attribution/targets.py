@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -29,17 +28,6 @@ class Outcome:
     distribution: ActionDistribution
     layers: Mapping[str, torch.Tensor]  # name -> (N, units)
     action: torch.Tensor  # options that were chosen when this was recorded, (N, heads)
-
-
-class Target(Protocol):
-    """One number of an outcome."""
-
-    @property
-    def name(self) -> str:
-        """In titles."""
-
-    def __call__(self, outcome: Outcome) -> torch.Tensor:
-        """Return it, (N,)."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +74,10 @@ class ReadOut:
     def __call__(self, outcome: Outcome) -> torch.Tensor:
         """Return it, (N,)."""
         return outcome.layers[self.direction.layer] @ torch.from_numpy(self.direction.weight) + self.direction.bias
+
+
+Target = Value | Action | ReadOut
+"""One number of an outcome, with a name for titles."""
 
 
 def target_named(

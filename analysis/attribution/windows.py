@@ -8,7 +8,8 @@ The windows belong to sampled segments of lives, with what the policy saw and re
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,8 +41,7 @@ COMPONENTS = "components"
 """Name of the input that holds the strengths of the memory's components."""
 
 
-@dataclass(frozen=True)
-class SoftInputs:
+class SoftInputs(NamedTuple):
     """The inputs of B observations."""
 
     tiles: torch.Tensor  # one-hot materials, (B, tiles, materials)
@@ -133,9 +133,6 @@ def by_column(features: RowFeatures, values: torch.Tensor) -> torch.Tensor:
     return placed
 
 
-SOFT = tuple(field.name for field in fields(SoftInputs))
-
-
 @dataclass(frozen=True)
 class LifeWindows:
     """N windows of T ticks."""
@@ -188,13 +185,12 @@ class Differentiable:
     ):
         self._policy, self._windows, self._target, self._components = policy, windows, target, components
         self._states = MEMORY[: 2 if policy.cell == "lstm" else 1] if policy.layers else ()
-        self.names = (*SOFT, *self._states, *((COMPONENTS,) if components else ()))
+        self.names = (*SoftInputs._fields, *self._states, *((COMPONENTS,) if components else ()))
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
         """Return the recorded inputs, which need gradients."""
-        soft = soft_inputs(self._policy, self._windows.observation)
-        ticks = self._windows.ticks
-        parts = [getattr(soft, name).unflatten(0, (-1, ticks)) for name in SOFT]
+        soft, ticks = soft_inputs(self._policy, self._windows.observation), self._windows.ticks
+        parts = [part.unflatten(0, (-1, ticks)) for part in soft]
         state = {"hidden": self._windows.memory.hidden, "cell": self._windows.memory.cell}
         memory = [state[name].transpose(0, 1).flatten(1) for name in self._states]
         parts += memory
@@ -206,9 +202,11 @@ class Differentiable:
         """Return the target, (M,), given the inputs and, last, the window that each belongs to, (M,) int64."""
         *inputs, index = arguments
         windows = self._windows.take(index)
-        soft = SoftInputs(*(part.flatten(0, 1) for part in inputs[: len(SOFT)]))
-        memory = self._memory(inputs[len(SOFT) :], windows.memory)
-        return self._target(run(self._policy, windows, soft, memory))
+        soft = SoftInputs(*(part.flatten(0, 1) for part in inputs[: len(SoftInputs._fields)]))
+        memory = self._memory(inputs[len(soft) :], windows.memory)
+        with softened(self._policy, windows.observation, soft) as observation:
+            encoded, candidates = self._policy.encode(observation)
+        return self._target(decided(self._policy, windows, encoded, candidates, memory))
 
     def _memory(self, parts: Sequence[torch.Tensor], recorded: MemoryState) -> MemoryState:
         units, states = self._policy.policy.hidden_size, list(parts[: len(self._states)])
@@ -220,17 +218,6 @@ class Differentiable:
             states = [state + more for state, more in zip(states, parts, strict=True)]
         states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in states]
         return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
-
-
-def run(policy: RecurrentPolicy, windows: LifeWindows, soft: SoftInputs, memory: MemoryState) -> Outcome:
-    """Play windows with these inputs; return what the policy computes in the last tick of each.
-
-    Args:
-        soft: inputs of all ticks, (N * T, ...).
-    """
-    with softened(policy, windows.observation, soft) as observation:
-        encoded, candidates = policy.encode(observation)
-    return decided(policy, windows, encoded, candidates, memory)
 
 
 def decided(
