@@ -70,7 +70,7 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     check(arguments)
 
-    from analysis.runs.run_folder import RunFolder, refuse_existing_run
+    from analysis.runs.run_folder import RunFolder, plain, refuse_existing_run
     from analysis.training_runs.comparison import compare, input_hashes
     from analysis.training_runs.run import chosen_metrics, group_runs, read_run
 
@@ -85,8 +85,7 @@ def main() -> None:
         groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out, arguments.against,
         arguments.mode,
     )  # fmt: skip
-    shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
-    with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
+    with RunFolder(path, {"arguments": plain(arguments), "input": input_hashes(compared)}) as folder:
         write(compared, folder)
     report(compared)
     print(f"figures, tables and comparison.json: {path}")
@@ -118,21 +117,14 @@ def default_name(groups: "Sequence[RunGroup]", mode: Literal["pve", "pvp"]) -> s
 
 def other_runs(path: Path, runs: tuple[Path, ...]) -> bool:
     """Return whether a folder holds a comparison of other runs, such as of those before one more seed was trained."""
-    from analysis.runs.run_folder import RUN_FILE
+    from analysis.runs.run_folder import RUN_FILE, plain
     from common.checked_json import read_small_json
 
     if not (path / RUN_FILE).is_file():
         return False
     described = read_small_json(path / RUN_FILE)
     arguments = described.get("arguments") if isinstance(described, dict) else None
-    return isinstance(arguments, dict) and arguments.get("runs") != command_line_value(runs)
-
-
-def command_line_value(value: object) -> object:
-    """Return an argument's value as JSON holds it."""
-    if isinstance(value, tuple):
-        return [str(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+    return isinstance(arguments, dict) and arguments.get("runs") != plain(runs)
 
 
 def write(compared: "ComparedRuns", folder: "RunFolder") -> None:

@@ -12,9 +12,6 @@ Figures, tables, probes.json and directions.safetensors are written to analysis_
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-from dataclasses import asdict
-from pathlib import Path
-
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from analysis.probes.inputs import inputs_named, recorded
@@ -32,7 +29,7 @@ def main() -> None:
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}
 
     from analysis.probes.probe_run import check_dumps, probe_dumps, wanted_of
-    from analysis.runs.run_folder import RunFolder
+    from analysis.runs.run_folder import RunFolder, plain
 
     check_dumps(settings, metadata)
     settings = thinned(settings, metadata)
@@ -41,7 +38,7 @@ def main() -> None:
         for folder, (name, dump) in zip(settings.dumps, metadata.items(), strict=True)
     }
     run = {
-        "arguments": {key: _plain(value) for key, value in asdict(settings).items()},
+        "arguments": plain(settings),
         "seed": settings.seed,
         "input": {str(folder): sha256(folder / METADATA_FILE) for folder in settings.dumps},
     }
@@ -57,12 +54,6 @@ def thinned(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> Probe
     inputs = recorded(inputs_named(split(settings.inputs), settings.histories), largest)
     seen = max((source.as_observations for source in inputs if not source.layers), default=0)
     return limited(settings, folder, largest, RECORD_BYTES + (seen > 0) * SEEN_BYTES + seen * OBSERVATION_BYTES)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [str(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 if __name__ == "__main__":

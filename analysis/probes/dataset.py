@@ -92,7 +92,7 @@ def read_probe_data(
     """
     metadata = read_metadata(folder)
     check_enough_episodes(folder, metadata)
-    parts, identities, maps, inputs = [], [], [], StoredInputs() if inputs is None else inputs
+    parts, inputs = [], StoredInputs() if inputs is None else inputs
     reservoir: Reservoir | None = None
     gist = 0
     for records in _episodes(folder, metadata, wanted, progress):
@@ -107,13 +107,14 @@ def read_probe_data(
         for source in wanted.inputs:
             inputs.append(source.name, computed.pop(source.name))
         parts.append(computed)
-        identities.append(life_keys(places_of(records))[kept])
-        maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
-    identity = np.concatenate(identities)
+    identity = columns.pop("identity")
     episode = identity[:, LIFE_KEY.index("episode")]
     _check_enough(folder, len(np.unique(episode)))
-    world, by_map = _worlds(episode, np.concatenate(maps))
+    map_number = columns.pop("map")
+    # Worlds are maps where they are known and there are enough of them, else episodes.
+    by_map = len(np.unique(map_number)) >= FEWEST_WORLDS and _UNKNOWN_MAP not in map_number
+    _, world = np.unique(map_number if by_map else episode, return_inverse=True)
     varying = {name: inputs.varying(name) for name in inputs}
     return ProbeData(
         inputs=inputs,
@@ -121,7 +122,7 @@ def read_probe_data(
         bands=_bands(varying, gist),
         targets=columns.pop("targets"),
         given=columns.pop("given"),
-        world=world,
+        world=world.astype(np.int64),
         episode=episode,
         lives=_lives(identity),
         by_map=by_map,
@@ -164,11 +165,13 @@ def _episodes(folder: Path, metadata: DumpMetadata, wanted: Wanted, progress: Pr
 
 
 def _computed(seen: Observed, wanted: Wanted, reservoir: Reservoir | None, kept: np.ndarray) -> dict[str, np.ndarray]:
-    """Return inputs, targets and given variables of the records kept, by name; they are worked out from every tick."""
+    """Return inputs, targets, given variables, lives and maps of the records kept; worked out from every tick."""
     records, nothing = seen.records, np.empty((len(seen), 0))
     columns = {
         "targets": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.targets)]),
         "given": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.given)]),
+        "identity": life_keys(places_of(records)),
+        "map": records.columns.get("map", np.full(len(records), _UNKNOWN_MAP)),
         **{f"network/{layer}": records.activations[layer] for layer in wanted.networks},
     }
     for source in wanted.inputs:
@@ -217,13 +220,6 @@ def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
     rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
     keys = np.stack([getattr(seen.records, name)[lives.order[lives.starts]] for name in LIFE_KEY], axis=1)
     return lives.order[subsample.keep(rank, np.repeat(subsample.first_kept(keys), lives.lengths))]
-
-
-def _worlds(episode: np.ndarray, map_number: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Number the worlds: maps where they are known and there are enough of them, else episodes."""
-    by_map = len(np.unique(map_number)) >= FEWEST_WORLDS and _UNKNOWN_MAP not in map_number
-    _, world = np.unique(map_number if by_map else episode, return_inverse=True)
-    return world.astype(np.int64), by_map
 
 
 def _lives(identity: np.ndarray) -> Lives:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import EngFormatter
 
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
 from analysis.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
@@ -104,13 +104,16 @@ def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], me
             alpha=0.15,
             lw=0,
         )
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(ticks))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticklabels([str(tick) for tick in ticks])
+        _log_ticks(axes, ticks)
     for name, line in {memory: "--", **_FLAT}.items():
         if name in known and known[name].score is not None:
             axes.axhline(max(_LOWEST_OF_HISTORY, known[name].score or 0.0), color=colour, linestyle=line, linewidth=1)
+
+
+def _log_ticks(axes: Axes, ticks: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
 
 
 def _numbers(rows: Sequence[Sequence[float | None]]) -> np.ndarray:
@@ -251,10 +254,7 @@ def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
 
 def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
     for axes in column:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(horizons))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticks(horizons, [str(horizon) for horizon in horizons])
+        _log_ticks(axes, horizons)
         axes.axhline(0, color=_INK, linewidth=0.6)
         axes.grid(axis="y", linewidth=0.5, color="#dddddd")
         axes.set_axisbelow(True)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.style import bare, cluster_colour, new_figure, style, title, wrapped
-from analysis.probes.inputs import is_memory, title_of
+from analysis.probes.inputs import MEMORIES, title_of
 from analysis.probes.report import (
     AUC,
     EVERY_BASELINE,
@@ -134,7 +134,7 @@ def _is_of(row: AdvantageRow | IncrementRow, memory: str, probe: str) -> bool:
 
 def _baselines(reports: Sequence[DumpReport]) -> str:
     names = dict.fromkeys(name for report in reports for name in report.inputs)
-    return ", ".join(title_of(name) for name in names if not is_memory(name))
+    return ", ".join(title_of(name) for name in names if name not in MEMORIES)
 
 
 def _headline(effects: Effects, memory: str, says: str, what: str) -> str:

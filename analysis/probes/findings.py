@@ -89,7 +89,9 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     advantages = {key: _advantage(key, baselines, probed, drawn, resamples) for key in wanted if baselines}
     increments = _increments(wanted, probed.together, probed.losses, resamples)
     increments_given = _increments(wanted, probed.known_together, probed.known, resamples)
-    selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
+    selectivities = {
+        key: _difference(probed.losses[key], probed.controls[key], resamples) for key in wanted
+    }  # fmt: skip
     precision = {
         key: resamples.estimate(own.score, own.resampled(resamples.weights), _informative(own))
         for key, own in probed.precision.items()
@@ -134,9 +136,7 @@ def _increment(
     over = {}
     for (probe, name, baseline), both in together.items():
         if (probe, name) == key:
-            value = both.score - alone[probe, baseline].score
-            differences = both.resampled(resamples.weights) - alone[probe, baseline].resampled(resamples.weights)
-            over[baseline] = resamples.estimate(value, differences, _informative(both))
+            over[baseline] = _difference(both, alone[probe, baseline], resamples)
     # Where a test is not possible, as between two probes without any error, nothing shows that the memory adds.
     p = np.stack([np.where(np.isfinite(e.p), e.p, np.where(np.isfinite(e.value), 1, -1)) for e in over.values()])
     place = p.argmax(axis=0)
@@ -151,10 +151,10 @@ def _increment(
     return Increment(over, least, least_over)
 
 
-def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Estimates:
-    own, control = probed.losses[key], probed.controls[key]
-    differences = drawn - control.resampled(resamples.weights)
-    return resamples.estimate(own.score - control.score, differences, _informative(own))
+def _difference(own: Losses, other: Losses, resamples: Resamples) -> Estimates:
+    """Return how much better one probe scores than another one."""
+    differences = own.resampled(resamples.weights) - other.resampled(resamples.weights)
+    return resamples.estimate(own.score - other.score, differences, _informative(own))
 
 
 def _informative(losses: Losses) -> np.ndarray:

@@ -146,7 +146,7 @@ def _next_targets(seen: Observed) -> np.ndarray:
     return np.where(following >= 0, seen.target_rows[following], -1)
 
 
-def _way_to_next_target(axis: str) -> Callable[[Observed], np.ndarray]:
+def _way(axis: str, side: str) -> Target:
     def compute(seen: Observed) -> np.ndarray:
         target = _next_targets(seen)
         known = np.flatnonzero(target >= 0)
@@ -155,7 +155,13 @@ def _way_to_next_target(axis: str) -> Callable[[Observed], np.ndarray]:
         way[known] = at(row, seen.entity(axis)) - seen.own_as_seen(axis)[known]
         return way
 
-    return compute
+    return Target(
+        f"next_target_{axis}s",
+        "tiles",
+        f"Tiles {side} to the entity that the agent next chooses to attack, after this tick, as both stand now; "
+        "unknown if there is none in the rest of its recorded life, or if it is not in view now.",
+        compute,
+    )
 
 
 def _rows_of(seen: Observed, records: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -165,16 +171,6 @@ def _rows_of(seen: Observed, records: np.ndarray, ids: np.ndarray) -> np.ndarray
     wanted = records * _LARGEST_ID + (ids.astype(np.int64) + _LARGEST_ID // 2)
     place = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
     return np.where(keys[order[place]] == wanted, order[place], -1)
-
-
-def _way(axis: str, side: str) -> Target:
-    return Target(
-        f"next_target_{axis}s",
-        "tiles",
-        f"Tiles {side} to the entity that the agent next chooses to attack, after this tick, as both stand now; "
-        "unknown if there is none in the rest of its recorded life, or if it is not in view now.",
-        _way_to_next_target(axis),
-    )
 
 
 def _dies_within(ticks: int) -> Target:

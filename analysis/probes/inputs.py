@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Literal, Self
 
@@ -84,22 +85,19 @@ _MEMORIES = (
     Input(SEMANTIC_CODE, "memory", "semantic code", (SEMANTIC_CODE,)),
     Input(ACTION_DECODER, "memory", "decoder input", (ACTION_DECODER,)),
 )
-_PRESENT = (
+_BASELINES = (
     Input(ENCODER_OUTPUT, "baseline", "encoder output", (ENCODER_OUTPUT,)),
     Input(OBSERVATION, "baseline", "observation"),
-)
-_WITHOUT_TRAINING = (
+    Input(HISTORY, "baseline", "one for each number of observations"),
     Input(TRACES, "baseline", "traces of observations"),
     Input(RESERVOIR, "baseline", "reservoir on encoder", (ENCODER_OUTPUT,)),
     Input(UNTRAINED, "baseline", "untrained memory", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
 )
-NAMES = tuple(
-    [source.name for source in (*_MEMORIES, *_PRESENT)] + [HISTORY] + [source.name for source in _WITHOUT_TRAINING]
-)
+_TITLES = {source.name: source.title for source in (*_MEMORIES, *_BASELINES)}
+NAMES = tuple(_TITLES)
 """What `--inputs` takes, in the order of tables."""
 
 MEMORIES = tuple(source.name for source in _MEMORIES)
-_TITLES = {source.name: source.title for source in (*_MEMORIES, *_PRESENT, *_WITHOUT_TRAINING)}
 
 
 def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input, ...]:
@@ -119,11 +117,9 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
         raise UserError(f"there is no input {unknown[0]!r}; there are: {', '.join(NAMES)}, or all")
     if not wanted and not checkpoints:
         raise UserError(f"no input is named; there are: {', '.join(NAMES)}, or all")
-    past = [history(number) for number in sorted(histories)] if HISTORY in wanted else []
-    before, after = ([source for source in some if source.name in wanted] for some in (
-        (*_MEMORIES, *_PRESENT), _WITHOUT_TRAINING
-    ))  # fmt: skip
-    return (*before, *past, *after, *checkpoints.values())
+    chosen = [source for source in (*_MEMORIES, *_BASELINES) if source.name in wanted]
+    each = [map(history, sorted(histories)) if source.name == HISTORY else [source] for source in chosen]
+    return (*chain.from_iterable(each), *checkpoints.values())
 
 
 def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ...]:
@@ -149,11 +145,6 @@ def observations_of(name: str) -> int | None:
     """Return the number of observations in a history, by its name; None for other inputs."""
     match = _HISTORY.fullmatch(name)
     return int(match[1]) if match else None
-
-
-def is_memory(name: str) -> bool:
-    """Say whether an input of that name is a memory."""
-    return name in MEMORIES
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,39 +182,20 @@ def directions_of(
             if not np.isfinite(read_out.bias[column]) or not weight.any():
                 continue
             # What rounding the weights took from the mean record's read-out goes into the bias.
-            bias = read_out.bias[column] + centre @ (read_out.weight[:, column] - weight)
-            directions.append(_direction(data, x, layer, target, weight, float(bias), column, source))
+            bias = float(read_out.bias[column] + centre @ (read_out.weight[:, column] - weight))
+            every_unit = np.zeros(len(data.varying[layer]), np.float32)
+            every_unit[data.varying[layer]] = weight
+            applies = np.isfinite(data.targets[:, column])  # (B,)
+            value = np.einsum("bc,c->b", x, weight, dtype=np.float64)[applies] + bias
+            lives, episodes = (len(np.unique(of[applies])) for of in (data.lives.index, data.episode))
+            directions.append(
+                Direction(
+                    f"{source.dump}/{layer}/{target.name}", layer, every_unit, bias,
+                    LOG_ODDS if target.yes_or_no else target.unit, float(value.mean()), float(value.std()),
+                    int(applies.sum()), lives, episodes, source,
+                )
+            )  # fmt: skip
     return directions
-
-
-def _direction(
-    data: ProbeData,
-    x: np.ndarray,
-    layer: str,
-    target: Target,
-    weight: np.ndarray,
-    bias: float,
-    column: int,
-    source: Source,
-) -> Direction:
-    applies = np.isfinite(data.targets[:, column])  # (B,)
-    value = np.einsum("bc,c->b", x, weight, dtype=np.float64)[applies] + bias
-    varying = data.varying[layer]
-    every_unit = np.zeros(len(varying), np.float32)
-    every_unit[varying] = weight
-    return Direction(
-        name=f"{source.dump}/{layer}/{target.name}",
-        layer=layer,
-        weight=every_unit,
-        bias=bias,
-        unit=LOG_ODDS if target.yes_or_no else target.unit,
-        mean=float(value.mean()),
-        spread=float(value.std()),
-        records=int(applies.sum()),
-        lives=len(np.unique(data.lives.index[applies])),
-        episodes=len(np.unique(data.episode[applies])),
-        source=source,
-    )
 
 
 def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> None:
@@ -283,25 +264,19 @@ def probe_dump(
     settings: ProbeSettings, path: Path, name: str, metadata: DumpMetadata, wanted: Wanted, console: Console
 ) -> tuple[DumpReport, list[Direction]]:
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
+    kinds = PROBES if settings.probes == "both" else PROBES[:1]
+    requested = inputs_named(split(settings.inputs), settings.histories)
+    source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
     with StoredInputs(settings.run_folder) as inputs:
         with step(console, f"{name}: reading") as progress:
             data = read_probe_data(path, wanted, progress, inputs)
-        return _probe_data(settings, name, metadata, wanted, data, console)
-
-
-def _probe_data(
-    settings: ProbeSettings, name: str, metadata: DumpMetadata, wanted: Wanted, data: ProbeData, console: Console
-) -> tuple[DumpReport, list[Direction]]:
-    kinds = PROBES if settings.probes == "both" else PROBES[:1]
-    with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
-        probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)
-    with step(console, f"{name}: comparing"):
-        resamples = Resamples.draw(data.worlds, settings.resamples, settings.seed)
-        results = findings(probed, wanted.inputs, resamples, chance(wanted.targets))
-        memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
-        given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
-        similar = similarities(data.networks, data.lives, data.world, settings.seed)
-    requested = inputs_named(split(settings.inputs), settings.histories)
-    report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
-    source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
-    return report, directions_of(data, wanted.targets, probed.read_outs, source)
+        with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
+            probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)
+        with step(console, f"{name}: comparing"):
+            resamples = Resamples.draw(data.worlds, settings.resamples, settings.seed)
+            results = findings(probed, wanted.inputs, resamples, chance(wanted.targets))
+            memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
+            given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
+            similar = similarities(data.networks, data.lives, data.world, settings.seed)
+        report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
+        return report, directions_of(data, wanted.targets, probed.read_outs, source)

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -275,17 +275,24 @@ def _increment_rows(
 ) -> Iterator[IncrementRow]:
     for i, target in enumerate(targets):
         for (probe, memory), added in increments.items():
-            about = (dump, target.name, measure(target), probe, memory)
-            for baseline, e in added.over.items():
-                yield _increment_row(about, baseline, None, e, i, None)
-            yield _increment_row(about, EVERY_BASELINE, added.least_over[i], added.least, i, _known(added.least.q[i]))
-
-
-def _increment_row(
-    about: tuple[str, str, str, str, str], baseline: str, least_over: str | None, e: Estimates, i: int, q: float | None
-) -> IncrementRow:
-    value, low, high, p = (_known(array[i]) for array in (e.value, e.low, e.high, e.p))
-    return IncrementRow(*about, baseline, least_over, value, low, high, p, q, None)
+            least = (EVERY_BASELINE, added.least_over[i], added.least, _known(added.least.q[i]))
+            for baseline, least_over, e, q in (*((name, None, e, None) for name, e in added.over.items()), least):
+                value, low, high, p = (_known(array[i]) for array in (e.value, e.low, e.high, e.p))
+                yield IncrementRow(
+                    dump,
+                    target.name,
+                    measure(target),
+                    probe,
+                    memory,
+                    baseline,
+                    least_over,
+                    value,
+                    low,
+                    high,
+                    p,
+                    q,
+                    None,
+                )
 
 
 def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
@@ -293,27 +300,16 @@ def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
 
     Advantages, increments, and increments once variables are given are three questions, and corrected separately.
     """
-    advantages = _with_q([row for report in reports for row in report.advantages])
-    increments = _with_q([row for report in reports for row in report.increments])
-    increments_given = _with_q([row for report in reports for row in report.increments_given])
-    return [
-        replace(
-            report,
-            advantages=tuple(itertools.islice(advantages, len(report.advantages))),
-            increments=tuple(itertools.islice(increments, len(report.increments))),
-            increments_given=tuple(itertools.islice(increments_given, len(report.increments_given))),
-        )
-        for report in reports
-    ]
-
-
-Row = TypeVar("Row", AdvantageRow, IncrementRow)
-
-
-def _with_q(rows: Sequence[Row]) -> Iterator[Row]:
-    # A row without q is part of another row's test.
-    p = np.array([row.p if row.p is not None and row.q is not None else np.nan for row in rows], float)
-    return iter([replace(row, q_run=_known(q)) for row, q in zip(rows, false_discovery(p), strict=True)])
+    corrected = list(reports)
+    for question in ("advantages", "increments", "increments_given"):
+        rows = [row for report in reports for row in getattr(report, question)]
+        # A row without q is part of another row's test.
+        p = np.array([row.p if row.p is not None and row.q is not None else np.nan for row in rows], float)
+        tested = (replace(row, q_run=_known(q)) for row, q in zip(rows, false_discovery(p), strict=True))
+        for place, report in enumerate(corrected):
+            own: dict[str, Any] = {question: tuple(itertools.islice(tested, len(getattr(report, question))))}
+            corrected[place] = replace(report, **own)
+    return corrected
 
 
 def _given_rows(

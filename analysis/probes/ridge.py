@@ -8,7 +8,9 @@ Blocks of columns can have penalties of their own: banded ridge regression (Nune
 after standardisation is penalised by penalty / s^2, and one that is scaled by 0 is left out.
 """
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -54,12 +56,8 @@ class Moments:
     @staticmethod
     def total(parts: "Iterable[Moments]") -> "Moments":
         """Add up the sums of several sets of records."""
-        first, *others = parts
-        names = ("count", "x", "y", "xx", "xy", "yy")
-        sums = {name: getattr(first, name) for name in names}
-        for other in others:
-            sums = {name: sums[name] + getattr(other, name) for name in names}
-        return Moments(**sums)
+        sums = zip(*(vars(part).values() for part in parts), strict=True)
+        return Moments(*(functools.reduce(operator.add, of_parts) for of_parts in sums))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ To add a target, add one entry to `HIDDEN` or `FUTURE`, or a feature to the regi
 meant for `--given action`: whoever knows the action of this tick knows part of the near future without any plan.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def _moves(option: int, name: str) -> Target:
     )
 
 
-def _attacked(axis: str) -> Callable[[Observed], np.ndarray]:
+def _attacked(axis: str, side: str) -> Target:
     def compute(seen: Observed) -> np.ndarray:
         way = np.zeros(len(seen))
         struck = seen.target_rows >= 0
@@ -60,7 +60,8 @@ def _attacked(axis: str) -> Callable[[Observed], np.ndarray]:
         way[struck] = there - seen.own_as_seen(axis)[struck]
         return way
 
-    return compute
+    text = f"Tiles {side} to the entity that the agent chose to attack; 0 if it chose none."
+    return Target(f"attacked_{axis}s", "tiles", text, compute)
 
 
 PRESENT_ACTION = {
@@ -68,13 +69,8 @@ PRESENT_ACTION = {
     for target in (
         *(_moves(option, name) for option, name in enumerate(DIRECTIONS)),
         *(Target.of(feature) for feature in ACTIONS if feature.name not in _SUMS_UP_OTHERS),
-        *(
-            Target(
-                f"attacked_{axis}s", "tiles",
-                f"Tiles {side} to the entity that the agent chose to attack; 0 if it chose none.", _attacked(axis),
-            )
-            for axis, side in (("row", "south"), ("col", "east"))
-        ),
+        _attacked("row", "south"),
+        _attacked("col", "east"),
     )
 }  # fmt: skip
 

@@ -201,7 +201,7 @@ def description(arguments: object, dump: Path, metadata: DumpMetadata, **more: o
 
 
 def plain(value: Any) -> Any:
-    """Turn data classes, arrays, dictionaries and lists into values for JSON; numbers that are not finite are None."""
+    """Turn data classes, arrays, dictionaries, lists and paths into values for JSON; numbers not finite are None."""
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, dict):
@@ -210,6 +210,8 @@ def plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

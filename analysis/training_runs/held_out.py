@@ -173,9 +173,9 @@ def _gap(training: Curve, held_out: Curve, confidence: float) -> Curve:
     """Return the first curve minus the second, run by run; each may have worlds of another kind."""
     over, seeds = [], []
     for first, second in zip(training.by_world, held_out.by_world, strict=True):
-        known = [np.isfinite(mean_of(one) - mean_of(two)) for one, two in zip(first, second, strict=True)]
-        both = [list(compress(worlds, known)) for worlds in (first, second)]
-        over.append(difference(*both, confidence, paired=True)[1])
+        known = [np.isfinite(mean_of(seen) - mean_of(unseen)) for seen, unseen in zip(first, second, strict=True)]
+        one, two = (list(compress(worlds, known)) for worlds in (first, second))
+        over.append(difference(one, two, confidence, paired=True)[1])
         seeds.append(sum(known))
     runs = training.runs - held_out.runs
     return Curve(training.group, training.steps, runs, *_ends(over), np.array(seeds), training.measure, "training")
