@@ -37,6 +37,19 @@ CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 TICKS, COUNT = 3, 12
 PLACE = 97  # a tile some way from the middle
 METHODS: tuple[Method, ...] = ("gradient", "integrated", "smooth", "occlusion")
+UNITS = 16
+SOURCE = Source("independent component", "run", "dump", "small", "a" * 64)
+
+
+def direction(name: str, weight: np.ndarray, layer: str = "lstm_cell") -> Direction:
+    return Direction(name, layer, weight.astype(np.float32), 0.0, "x", 0.0, 1.0, 9, 3, 1, SOURCE)
+
+
+def assert_complete(maps: Maps) -> None:
+    """All parts add up to the change of the target but for the error; components are no further part."""
+    parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
+    total = sum(one.flatten(1).sum(dim=1) for one in parts)
+    np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
 
 
 def by(method: Method, **options: object) -> SaliencySettings:
@@ -83,9 +96,7 @@ def test_integrated_gradients_are_complete(recorded: RecordedPolicy) -> None:
     policy, windows, value = policy_and_windows(recorded)
     baseline = average_baseline(policy, windows)
     maps = attribute(by("integrated"), policy, windows, Value(), baseline)
-    parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
-    total = sum(one.flatten(1).sum(dim=1) for one in parts)
-    np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
+    assert_complete(maps)
     assert (maps.error.abs() < 0.05 * maps.change.abs().clamp(min=1e-3)).float().mean() > 0.8
     assert np.isfinite(value).all()
 
@@ -182,8 +193,7 @@ def test_a_planted_map_passes_the_checks_and_other_maps_fail(planted_and_twins) 
 
 def test_weights_that_the_target_does_not_read_are_not_shuffled_for_a_check(planted_and_twins) -> None:
     policy, windows, twins = planted_and_twins
-    source = Source("probe", "run", "dump", "small", "a" * 64)
-    target = ReadOut("x", Direction("x", "lstm_cell", np.ones(16, np.float32), 0.0, "x", 0.0, 1.0, 9, 3, 1, source))
+    target = ReadOut("x", direction("x", np.ones(UNITS)))
     maps = attribute(by("occlusion"), policy, windows, target, average_baseline(policy, windows))
     sanity = check_maps(policy, windows, target, lambda _: maps, np.repeat(np.arange(6), 2), twins[:1], 0)
     stages = ["heads, critic and memory shuffled", "all weights shuffled"]
@@ -273,11 +283,10 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
         ("Attack.Target:101", "a number below 101"), ("direction:x", "name the file that holds it with --directions"),
     ):  # fmt: skip
         assert_refuses(message, named, text)
-    source = Source("probe", "run", "dump", "small", "b" * 64)
-    direction = Direction("food", "lstm_cell", np.ones(16, np.float32), 0.5, "points", 0.0, 1.0, 9, 3, 1, source)
-    there = Directions(recorded.dump / "directions.safetensors", (direction,))
+    own = replace(direction("food", np.ones(UNITS)), bias=0.5)
+    others = replace(own, source=replace(SOURCE, checkpoint_sha256="b" * 64))
+    there = Directions(recorded.dump / "directions.safetensors", (others,))
     assert_refuses("belongs to another checkpoint", named, "direction:food", there)
-    own = replace(direction, source=replace(source, checkpoint_sha256="a" * 64))
     target = named("direction:food", replace(there, directions=(own,)))
     cell = torch.arange(32.0).view(2, 16)
     outcome = cast(Outcome, type("Outcome", (), {"layers": {"lstm_cell": cell}}))
@@ -290,14 +299,6 @@ def test_a_policy_of_two_layers_without_lags_reads_its_memory(small_world, task,
     maps = attribute(by("gradient"), policy, windows, Value(), average_baseline(policy, windows))
     assert maps.memory.shape == (COUNT, 4 * 16) and maps.memory.abs().sum() > 0
     np.testing.assert_allclose(play(policy, windows, windows.observation, Value()).numpy(), value, **CLOSE)
-
-
-UNITS = 16
-SOURCE = Source("independent component", "run", "dump", "small", "a" * 64)
-
-
-def direction(name: str, weight: np.ndarray, layer: str = "lstm_cell") -> Direction:
-    return Direction(name, layer, weight.astype(np.float32), 0.0, "x", 0.0, 1.0, 9, 3, 1, SOURCE)
 
 
 def flat(windows: LifeWindows) -> dict[str, np.ndarray]:
@@ -366,9 +367,7 @@ def test_a_complete_basis_shares_out_the_memory(recorded: RecordedPolicy) -> Non
     cells = maps.memory[:, UNITS:].sum(dim=1)
     assert cells.abs().max() > 1e-3
     np.testing.assert_allclose(maps.components.sum(dim=1).numpy(), cells.numpy(), atol=1e-5)
-    parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
-    total = sum(one.flatten(1).sum(dim=1) for one in parts)  # components are no further part
-    np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
+    assert_complete(maps)
     assert maps.components.shape == (COUNT, UNITS)
 
 

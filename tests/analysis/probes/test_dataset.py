@@ -31,7 +31,7 @@ from tests.recorded_probes import shared_probe_dump
 
 TARGETS = targets_named(
     ["next_health_change", "rows_from_spawn", "remembered_water_rows", "remembered_water_cols",
-     "remembered_water_distance", "self_food", "is_starving_or_dehydrated", "ticks_since_eating"]
+     "remembered_water_distance", "self_food", "is_starving_or_dehydrated", "ticks_since_eating", "rows_in_10_ticks"]
 )  # fmt: skip
 NAMES = [target.name for target in TARGETS]
 
@@ -204,7 +204,10 @@ def in_order(records: Records) -> list[tuple[int, ...]]:
     return sorted(zip(*(getattr(records, name).tolist() for name in ("episode", *LIFE_KEY[:2], "tick")), strict=True))
 
 
-def test_a_subsample_keeps_what_happened_between(dump: Path, wanted: Wanted, data: ProbeData) -> None:
+def test_a_subsample_keeps_what_happened_between_and_the_true_future(
+    dump: Path, wanted: Wanted, data: ProbeData
+) -> None:
+    """Records are thinned after targets are worked out from every tick."""
     subsample = Subsample(5, skip_first=1, seed=3)
     part = read_probe_data(dump, replace(wanted, subsample=subsample))
     thinned, all_of_them = (read_dump(dump, subsample=case, layers=[]) for case in (subsample, Subsample()))
@@ -379,13 +382,3 @@ def test_recorded_lives_go_where_they_went(dump: Path, metadata: DumpMetadata) -
         expected = 0.0 if len(following) >= DEATH_WITHIN else 1.0 if dead[life] else NAN
         assert output[f"dies_within_{DEATH_WITHIN}_ticks"][number] == pytest.approx(expected, nan_ok=True)
     assert moved > 50 and checked > 50 and dead.sum() > 0
-
-
-def test_a_subsample_keeps_the_true_future(dump: Path) -> None:
-    """Records are thinned after the future is worked out from every tick."""
-    every = read_probe_data(dump, OF_THE_FUTURE)
-    some = read_probe_data(dump, replace(OF_THE_FUTURE, subsample=Subsample(7, seed=2)))
-    assert len(some) < len(every) / 5
-    where = {item.tobytes(): number for number, item in enumerate(every.inputs["lstm_hidden"])}
-    rows = [where[item.tobytes()] for item in some.inputs["lstm_hidden"]]
-    np.testing.assert_array_equal(some.targets, every.targets[rows])

@@ -13,7 +13,6 @@ from activation_store.selection import Subsample
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.figures_curves import has_horizons, probe_horizon
 from analysis.probes.findings import Findings, findings
-from analysis.probes.future import HORIZONS
 from analysis.probes.inputs import inputs_named
 from analysis.probes.probing import LINEAR, MLP, Probed, probe
 from analysis.probes.report import DumpReport, chance, corrected_over_run, report_dump
@@ -166,4 +165,3 @@ def test_a_run_leaves_the_future_like_any_other_target(dump: Path, tmp_path: Pat
 def test_the_future_cannot_be_given(dump: Path, tmp_path: Path) -> None:
     done = run_here("train_probes.py", dump, "--given", "rows_in_2_ticks", "--output-dir", tmp_path)
     assert_refused(done, "does not apply to every record")
-    assert HORIZONS == (2, 5, 10, 20)

@@ -339,33 +339,29 @@ def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_pa
     assert_refuses(message, compared_in_ticks, groups, held_out=shared, mode="pvp")
 
 
-def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> None:
-    groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
-    plant_evaluation(groups[0].runs[0].folder, 10_000, 0.5, map_seed=0, num_maps=16)
-    message = r"neither those of the training nor unseen.*--env\.num-maps 256"
-    assert_refuses(message, compared_in_ticks, groups)
+ORIGINAL = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
 
 
-def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "parts"),
+    [
+        ({}, {"map_seed": 0, "num_maps": 16}, r"neither those of the training nor unseen.*--env\.num-maps 256"),
+        ({}, {"num_agents": 7}, ("different rules: num_agents is 128 and 7", "A_1", "B_1")),
+        (ORIGINAL, {"map_seed": 2}, "played by the protocol 'original' and .* by 'toolkit'"),
+    ],
+)
+def test_evaluations_that_do_not_belong_together_or_are_damaged_are_refused(
+    tmp_path: Path, first: dict[str, object], second: dict[str, object], parts: str | tuple[str, ...]
+) -> None:
     groups = planted_groups(tmp_path, {"A": [1.0], "B": [2.0]})
-    first, second = (group.runs[0].folder for group in groups)
-    plant_evaluation(first, 10_000, 0.5)
-    plant_evaluation(second, 10_000, 0.5, num_agents=7)
-    parts = ("different rules: num_agents is 128 and 7", str(first), str(second))
-    assert_refuses(parts, compared_in_ticks, groups)
-    results = second / "checkpoints" / "eval_pve_1.json"
-    results.write_bytes(results.read_bytes().replace(b'"num_agents":7', b'"num_agents":128'))
-    assert_refuses("do not match their checksum", compared_in_ticks, groups)
-
-
-def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> None:
-    groups = planted_groups(tmp_path, {"A": [1.0], "B": [2.0]})
-    first, second = (group.runs[0].folder for group in groups)
-    rules = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
-    plant_evaluation(first, 10_000, 0.5, **rules)
+    folders = [group.runs[0].folder for group in groups]
+    plant_evaluation(folders[0], 10_000, 0.5, **first)
     assert {item.maps for item in compared_in_ticks(groups).evaluations} == {"held-out"}
-    plant_evaluation(second, 10_000, 0.5, map_seed=2)
-    assert_refuses("played by the protocol 'original' and .* by 'toolkit'", compared_in_ticks, groups)
+    plant_evaluation(folders[1], 10_000, 0.5, **second)
+    assert_refuses(parts, compared_in_ticks, groups)
+    results = folders[1] / "checkpoints" / "eval_pve_1.json"
+    results.write_bytes(results.read_bytes().replace(b'"num_agents":', b'"num_agents":1'))
+    assert_refuses("do not match their checksum", compared_in_ticks, groups)
 
 
 def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_path: Path) -> None:
