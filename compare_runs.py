@@ -142,7 +142,8 @@ def write(compared: "ComparedRuns", folder: "RunFolder") -> None:
 
 def report(compared: "ComparedRuns") -> None:
     """Show what groups reached in the last stretch, how they differ, and what to know about it."""
-    from analysis.training_runs.comparison import comparisons_for_terminal, evaluate_hint, levels_for_terminal
+    from analysis.training_runs.comparison import comparisons_for_terminal, levels_for_terminal
+    from analysis.training_runs.run import CHECKPOINTS_FOLDER
 
     tables = [levels_for_terminal(compared.levels)]
     if compared.comparisons:
@@ -154,7 +155,9 @@ def report(compared: "ComparedRuns") -> None:
     for note in compared.notes:
         print(f"- {note}")
     if not compared.evaluations:
-        print(f"- No evaluated checkpoints; to add held-out maps: {evaluate_hint(compared)}")
+        folder = compared.groups[0].runs[0].folder / CHECKPOINTS_FOLDER
+        hint = f"python evaluate.py {folder} pve -p CHECKPOINT,CHECKPOINT,..."
+        print(f"- No evaluated checkpoints; to add held-out maps: {hint}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,25 @@
 """Lives whose states follow known rules, without a game."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import torch
 
+from activation_store.layers import MemoryCell
 from activation_store.records import RaggedRows, Records
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.memory import Memory
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.lives import lives_of
+
+
+def with_memory(memory: Memory, cell: MemoryCell, layers: int, units: int) -> RecurrentPolicy:
+    """The parts of a policy that its update needs."""
+    parts = SimpleNamespace(memory=memory, layers=layers, cell=cell, policy=SimpleNamespace(hidden_size=units))
+    return cast(RecurrentPolicy, parts)
 
 
 def states_of(update: Update, read: np.ndarray, lengths: Sequence[int]) -> np.ndarray:

@@ -210,30 +210,24 @@ def situations_compared(length: MemoryLength) -> list[MemoryUse]:
     Each life that was in both counts once, by its mean in the situation less its mean outside of it. Intervals and
     p-values are those of a t-test of these differences. Situations with fewer than five such lives are left out.
     """
-    return [
-        use
-        for number in range(0, len(SITUATIONS), 2)
-        for use in _compared(length, f"{SITUATIONS[number]}, less {SITUATIONS[number + 1]}", number, number + 1)
-    ]
-
-
-def _compared(length: MemoryLength, name: str, inside: int, outside: int) -> Iterator[MemoryUse]:
-    at_hand = [np.isfinite(length.alike[:, number, 0]) for number in (inside, outside)]
-    lives = np.intersect1d(*(length.life[own] for own in at_hand))
-    if len(lives) < _FEWEST_LIVES:
-        return
-    here, there = (own & np.isin(length.life, lives) for own in at_hand)
-    age = length.age[here | there]
-    start = (name, int(here.sum() + there.sum()), len(lives), int(age.min()), int(age.max()), WHOLE_ALIKE, 0)
-    for column, outcome in enumerate(OUTCOMES):
-        mean_here, mean_there = (
-            _mean_of_each(length.alike[own, number, column], length.life[own])
-            for own, number in ((here, inside), (there, outside))
-        )
-        difference = mean_here - mean_there
-        test = stats.ttest_1samp(difference, 0)
-        low, high = test.confidence_interval()
-        yield MemoryUse(*start, outcome, float(difference.mean()), float(low), float(high), float(test.pvalue))
+    uses = []
+    for inside, outside in zip(range(0, len(SITUATIONS), 2), range(1, len(SITUATIONS), 2), strict=True):
+        at_hand = [np.isfinite(length.alike[:, number, 0]) for number in (inside, outside)]
+        lives = np.intersect1d(*(length.life[own] for own in at_hand))
+        if len(lives) < _FEWEST_LIVES:
+            continue
+        here, there = (own & np.isin(length.life, lives) for own in at_hand)
+        name, age = f"{SITUATIONS[inside]}, less {SITUATIONS[outside]}", length.age[here | there]
+        start = (name, int(here.sum() + there.sum()), len(lives), int(age.min()), int(age.max()), WHOLE_ALIKE, 0)
+        for column, outcome in enumerate(OUTCOMES):
+            mean_here, mean_there = (
+                _mean_of_each(length.alike[own, number, column], length.life[own])
+                for own, number in ((here, inside), (there, outside))
+            )
+            test = stats.ttest_1samp(mean_here - mean_there, 0)
+            numbers = ((mean_here - mean_there).mean(), *test.confidence_interval(), test.pvalue)
+            uses.append(MemoryUse(*start, outcome, *map(float, numbers)))
+    return uses
 
 
 def _mean_of_each(values: np.ndarray, life: np.ndarray) -> np.ndarray:

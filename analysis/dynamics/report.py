@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Decomposition
+from analysis.dynamics.decompositions import MOST_FITTED, TITLES
 from analysis.dynamics.fixed_points import TICKS
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.memory_length import (
@@ -44,12 +44,14 @@ def state_lines(states: StudiedStates) -> list[str]:
         "q < 0.05, with tick and age held constant too; options of choices, such as move_west, are among them.",
     ]
     for kind, decomposition in states.decompositions.items():
+        names_of = zip(decomposition.names, decomposition.stable, strict=True)
+        stable = ", ".join(name for name, is_stable in names_of if is_stable) or "none"
         lines += [
             "",
             f"{len(decomposition.names)} {TITLES[decomposition.kind]} components{_fitted_to(kind, len(data))} explain "
             f"{decomposition.total:.1%} of the variance; stability {np.mean(decomposition.stability):.2f} on average, "
             f"{np.min(decomposition.stability):.2f} at worst; Gaussians' {np.mean(decomposition.floor):.2f} on "
-            f"average, {np.max(decomposition.floor):.2f} at best; stable: {_stable_names(decomposition)}",
+            f"average, {np.max(decomposition.floor):.2f} at best; stable: {stable}",
         ]
         for number, name in enumerate(decomposition.names):
             lines.append(
@@ -85,11 +87,6 @@ def _fitted_to(kind: str, records: int) -> str:
     return f" (fitted to {most:,} states and compared with Gaussians of as many)" if records > most else ""
 
 
-def _stable_names(decomposition: Decomposition) -> str:
-    names = [name for name, stable in zip(decomposition.names, decomposition.stable, strict=True) if stable]
-    return ", ".join(names) or "none"
-
-
 def _beside_floor(agreement: np.ndarray, floor: np.ndarray) -> str:
     return f"{agreement.mean():.2f}, with those of a Gaussian {floor.mean():.2f}"
 
@@ -107,21 +104,18 @@ def motion_lines(motion: Motion, effects: Effects | None, layer: str, features: 
     correlations = f"Lagged correlations of independent components: {share:.0%} of all have q < 0.05 by circular shifts"
     lines += [*_pair_lines(motion), "", correlations]
     if effects is None:
-        return [*lines, "", without_update(layer)]
+        return [
+            *lines,
+            "",
+            f"{layer} is no state of the policy's memory, so what needs the policy's own update is left out: "
+            "Jacobians, their sign agreement with correlations, spectra, half-lives, memory length and fixed points.",
+        ]
     return [
         *lines,
         *_agreement_lines(effects),
         "",
         *_spectrum_lines(effects, tuple(feature.name for feature in features)),
     ]
-
-
-def without_update(layer: str) -> str:
-    """Return what is left out of the analysis of a layer that is no state of the memory, and why."""
-    return (
-        f"{layer} is no state of the policy's memory, so what needs the policy's own update is left out: Jacobians, "
-        "their sign agreement with correlations, spectra, half-lives, memory length and fixed points."
-    )
 
 
 def _behaviours_line(motion: Motion) -> str:

@@ -1,6 +1,7 @@
 """Single states: decompositions, outliers, clusters and a plane, with what they go with."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -82,7 +83,12 @@ def study_states(
     associations: dict[str, ShiftedCorrelations] = {}
     for kind in TITLES:
         decompositions[kind] = _decomposed(kind, z, data.lives, settings, parts, step)
-        associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
+        associate = partial(
+            correlations_given_time, decompositions[kind].scores, data.values, data.lives, data.records.tick,
+            settings.permutations, settings.seed, data.records.episode,
+        )  # fmt: skip
+        with step(f"testing {kind} components against features"):
+            associations[kind] = parts.data(f"{kind}-features", ShiftedCorrelations, associate)
     wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
     points = wide.scores * np.linalg.norm(wide.patterns, axis=1)  # principal components, not whitened
     near = _neighbours(points, data, settings, parts, step)
@@ -135,20 +141,6 @@ def fewer_records(z: np.ndarray, lives: Lives, most: int) -> tuple[np.ndarray, L
     kept = np.zeros(len(z), bool)
     kept[lives.order[np.arange(most) * len(z) // most]] = True
     return z[kept], lives.of_records(kept)
-
-
-def _associated(
-    scores: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, name: str, step: Step
-) -> ShiftedCorrelations:
-    with step(f"testing {name.replace('-', ' components against ')}"):
-        return parts.data(
-            name,
-            ShiftedCorrelations,
-            lambda: correlations_given_time(
-                scores, data.values, data.lives, data.records.tick, settings.permutations, settings.seed,
-                data.records.episode,
-            ),
-        )  # fmt: skip
 
 
 def _neighbours(

@@ -95,16 +95,6 @@ def load_policy_of(
     return load_checkpoint(policy)
 
 
-def drawn_lives(dump: Path, count: int, shortest: int, seed: int) -> np.ndarray:
-    """Draw lives of a dump that last at least `shortest` ticks: slot, agent and episode, (n, 3) int64, n <= count.
-
-    Raises:
-        UserError: no life is that long.
-    """
-    keys, _, drawn = _drawn(dump, count, shortest, seed)
-    return keys[drawn]
-
-
 def check_lengths(dump: Path, count: int, seed: int, reach: int, lags: int) -> None:
     """Refuse a reach or lags for which the lives that will be drawn are too short, before anything is computed.
 
@@ -125,7 +115,15 @@ def check_lengths(dump: Path, count: int, seed: int, reach: int, lags: int) -> N
 
 
 def _drawn(dump: Path, count: int, shortest: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all lives' keys, (L, 3), and ticks, (L,), and the places of those drawn, ascending."""
+    """Draw lives that last at least `shortest` ticks.
+
+    Returns:
+        Slot, agent and episode of all lives, (L, 3) int64; their ticks, (L,); and the places of those drawn, ascending,
+        `count` of them at most.
+
+    Raises:
+        UserError: no life is that long.
+    """
     keys, index = number_lives(read_identity(dump))
     lengths = np.bincount(index)
     (long,) = (lengths >= shortest).nonzero()
@@ -146,15 +144,15 @@ def read_tracks(
     Raises:
         UserError: the dump lacks a layer, or has too short lives, or its states are not the policy's.
     """
-    needed = () if update is None else update.layers_needed
+    needed = () if update is None else (ENCODER_OUTPUT, *update.states)
     if missing := [name for name in needed if name not in metadata.layers]:
         raise UserError(
             f"{dump} lacks {', '.join(missing)}, which the policy's update needs: {record_again(dump, metadata)}"
         )
-    chosen = drawn_lives(dump, count, shortest, seed)
+    keys, _, drawn = _drawn(dump, count, shortest, seed)
     records = read_dump(
         dump, layers=list(dict.fromkeys((*needed, layer, *others))), columns=feature_columns(metadata),
-        lives=chosen.tolist(), leave_out=["tables", *MAY_BE_UNRECORDED], progress=progress,
+        lives=keys[drawn].tolist(), leave_out=["tables", *MAY_BE_UNRECORDED], progress=progress,
     )  # fmt: skip
     studied, nothing = records.activations[layer], np.empty((len(records), 0), np.float32)
     if update is None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from activation_store.layers import ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
 from analysis.recorded.recorded_observation import state_layers
@@ -45,11 +45,6 @@ class Update:
     def size(self) -> int:
         """Numbers in the state vector."""
         return len(self.states) * self.units
-
-    @property
-    def layers_needed(self) -> tuple[str, ...]:
-        """Layers that a dump must hold."""
-        return (ENCODER_OUTPUT, *self.states)
 
     def place(self, layer: str) -> slice:
         """Return where a state layer lies in the vector.

@@ -193,13 +193,9 @@ def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
 
 
 def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
-    best_of_target: dict[str, ScoreRow] = {}
-    for row in report.scores:
-        if row.probe == probe and row.kind == "baseline" and row.score is not None:
-            best = best_of_target.get(row.target)
-            if best is None or best.score is None or row.score > best.score:
-                best_of_target[row.target] = row
-    return best_of_target
+    known = [row for row in report.scores if (row.probe, row.kind) == (probe, "baseline") and row.score is not None]
+    best_first = sorted(known, key=lambda row: row.score or 0.0, reverse=True)
+    return {row.target: row for row in reversed(best_first)}
 
 
 def _score_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:

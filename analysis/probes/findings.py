@@ -142,11 +142,8 @@ def _increment(
     place = p.argmax(axis=0)
     names, targets = list(over), np.arange(p.shape[1])
     known = p[place, targets] >= 0
-    value, low, high = (
-        np.where(known, np.stack([getattr(estimates, name) for estimates in over.values()])[place, targets], np.nan)
-        for name in ("value", "low", "high")
-    )
-    least = Estimates(value, low, high, np.where(known, p[place, targets], np.nan))
+    numbers = np.stack([(e.value, e.low, e.high, own_p) for e, own_p in zip(over.values(), p, strict=True)])
+    least = Estimates(*np.where(known, numbers[place, :, targets].T, np.nan))
     least_over = tuple(names[i] if there else None for i, there in zip(place, known, strict=True))
     return Increment(over, least, least_over)
 

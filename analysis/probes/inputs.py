@@ -225,23 +225,21 @@ class StoredInputs(Mapping[str, np.ndarray]):
         Raises:
             UserError: the disk is full, or the folder cannot be written to.
         """
+        values = np.ascontiguousarray(values, np.float32)
         try:
-            self._append(name, np.ascontiguousarray(values, np.float32))
+            if name not in self._files:
+                # Without a buffer, so that a full disk is noticed here and not as the file is closed.
+                file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (open while this is used)
+                self._files[name] = self._open.enter_context(file)
+                self._records[name] = 0
+                self._range[name] = np.full((2, values.shape[1]), [[np.inf], [-np.inf]], np.float32)
+            left = memoryview(values.tobytes())
+            while left:
+                left = left[self._files[name].write(left) :]
         except OSError as error:
             what = f"what the probes read cannot be kept in {self._folder or tempfile.gettempdir()}: {error.strerror}"
             space = ": free some space, choose another --output, or keep fewer records with --max-records"
             raise UserError(what + space * (error.errno in NO_ROOM)) from None
-
-    def _append(self, name: str, values: np.ndarray) -> None:
-        if name not in self._files:
-            # Without a buffer, so that a full disk is noticed here and not as the file is closed.
-            file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (open as long as this is used)
-            self._files[name] = self._open.enter_context(file)
-            self._records[name] = 0
-            self._range[name] = np.full((2, values.shape[1]), [[np.inf], [-np.inf]], np.float32)
-        left = memoryview(values.tobytes())
-        while left:
-            left = left[self._files[name].write(left) :]
         if len(values):
             low, high = self._range[name]
             self._range[name] = np.stack([np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))])

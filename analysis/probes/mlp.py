@@ -53,7 +53,7 @@ def _fit_fold(
     outputs = _train(
         trained, stopping, tested, torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator
     )
-    return scale.in_own_units(outputs.cpu().numpy())
+    return outputs.cpu().numpy() * scale.y_deviation + scale.y_mean
 
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -78,9 +78,6 @@ class _Scale:
             scaled[:, columns] = (values - self.x_mean[columns]) / self.x_deviation[columns]
         y = np.clip((y[records] - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
         return torch.from_numpy(scaled).to(device), torch.from_numpy(y).to(device)
-
-    def in_own_units(self, outputs: np.ndarray) -> np.ndarray:
-        return outputs * self.y_deviation + self.y_mean
 
 
 def _deviation(values: np.ndarray) -> np.ndarray:

@@ -53,15 +53,6 @@ _TABLES = ("scores", "advantages", "increments", "increments_given", "given", "c
 LOG_ODDS = "log-odds"
 
 
-def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
-    """Write probes.json and a tab-separated table for every kind of row that there is."""
-    folder.save_json("probes.json", {"dumps": [asdict(report) for report in reports]})
-    for name in _TABLES:
-        rows = [vars(row) for report in reports for row in getattr(report, name)]
-        if rows:
-            folder.save_text(f"probe_{name}.tsv", tab_separated(rows))
-
-
 def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:
     """Draw the summary, advantages and increments, and where asked for the look back, the horizon and the training."""
     memory, probe = headline_of(reports)
@@ -253,7 +244,11 @@ def probe_dumps(
         directions += dump_directions
     reports = corrected_over_run(reports)
     with step(console, "writing tables and drawing"):
-        save_tables(folder, reports)
+        plain = [asdict(report) for report in reports]
+        folder.save_json("probes.json", {"dumps": plain})
+        for table in _TABLES:
+            if rows := [row for report in plain for row in report[table]]:
+                folder.save_text(f"probe_{table}.tsv", tab_separated(rows))
         write_directions(folder.path / DIRECTIONS_FILE, directions)
         save_figures(folder, reports, settings.emergence)
     for report in reports:

@@ -54,23 +54,16 @@ def losses(
     """
     lost, stake = np.zeros((2, worlds, y.shape[1]))
     for column, ranked in enumerate(yes_or_no):
-        compare = _pairs if ranked else _squares
-        lost[:, column], stake[:, column] = compare(
-            predicted[:, column], y[:, column], baseline[:, column], world, worlds
-        )
+        truth, guess = y[:, column], predicted[:, column]
+        if ranked:
+            lost[:, column], stake[:, column] = _pairs(guess, truth, world, worlds)
+        else:
+            for of, other in ((lost, guess), (stake, baseline[:, column])):
+                of[:, column] = np.bincount(world, weights=(truth - other) ** 2, minlength=worlds)
     return Losses(lost, stake)
 
 
-def _squares(
-    predicted: np.ndarray, y: np.ndarray, baseline: np.ndarray, world: np.ndarray, worlds: int
-) -> tuple[np.ndarray, np.ndarray]:
-    lost, stake = (np.bincount(world, weights=(y - guess) ** 2, minlength=worlds) for guess in (predicted, baseline))
-    return lost, stake
-
-
-def _pairs(
-    predicted: np.ndarray, y: np.ndarray, baseline: np.ndarray, world: np.ndarray, worlds: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, worlds: int) -> tuple[np.ndarray, np.ndarray]:
     from scipy.stats import rankdata
 
     lost, stake = np.zeros((2, worlds))

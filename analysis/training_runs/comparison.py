@@ -31,7 +31,6 @@ from analysis.training_runs.held_out import (
 from analysis.training_runs.run import (
     AGENT,
     BUDGET,
-    CHECKPOINTS_FOLDER,
     METRICS_FILE,
     ComparedRun,
     RunGroup,
@@ -173,12 +172,6 @@ def input_hashes(compared: ComparedRuns) -> dict[str, str]:
     """Return the SHA-256 of each run's metrics and of each file of results, by path."""
     metrics = {str(run.folder / METRICS_FILE): run.sha256 for group in compared.groups for run in group.runs}
     return metrics | compared.evaluation_files
-
-
-def evaluate_hint(compared: ComparedRuns) -> str:
-    """Return how to get evaluations of a run's checkpoints."""
-    folder = compared.groups[0].runs[0].folder
-    return f"python evaluate.py {folder / CHECKPOINTS_FOLDER} pve -p CHECKPOINT,CHECKPOINT,..."
 
 
 def _run(run: ComparedRun) -> dict[str, Any]:

@@ -120,7 +120,12 @@ def evaluation_curves(evaluated: Sequence[Evaluated], groups: Sequence[RunGroup]
                     tuple(column[run.folder].by_world[place] if run.folder in column else {} for run in group.runs)
                     for column in by_run
                 )
-                curves.append(_curve(group.name, steps, by_world, measure, maps, confidence))
+                rows = np.array([[mean_of(run) for run in runs] for runs in by_world]).T.copy()  # (S, P)
+                known = [tuple(run for run in runs if np.isfinite(mean_of(run))) for runs in by_world]
+                # Intervals allow for the worlds that runs share.
+                ends = _ends([mean_over_runs(runs, confidence) for runs in known])
+                seeds = np.array([len(runs) for runs in known])
+                curves.append(Curve(group.name, steps, rows, *ends, seeds, measure, maps, by_world))
     return curves
 
 
@@ -144,29 +149,16 @@ def final_scores(curves: Sequence[Curve], groups: Sequence[RunGroup], confidence
     return levels
 
 
-def _curve(
-    group: str, steps: np.ndarray, by_world: tuple[tuple[ByWorld, ...], ...], measure: str, maps: Maps,
-    confidence: float,
-) -> Curve:  # fmt: skip
-    """Return a curve whose intervals allow for the worlds that runs share."""
-    rows = np.array([[mean_of(run) for run in runs] for runs in by_world]).T.copy()  # (S, P)
-    known = [tuple(run for run in runs if np.isfinite(mean_of(run))) for runs in by_world]
-    over = [mean_over_runs(runs, confidence) for runs in known]
-    seeds = np.array([len(runs) for runs in known])
-    return Curve(group, steps, rows, *_ends(over), seeds, measure, maps, by_world)
-
-
 def generalisation_gaps(curves: Sequence[Curve], confidence: float) -> list[Curve]:
     """Return scores on training maps minus scores on held-out maps, run by run, where a group has both."""
-    pairs = [
-        (training, held_out)
+    return [
+        _gap(training, held_out, confidence)
         for training in curves
         for held_out in curves
         if (training.maps, held_out.maps) == ("training", "held-out")
         and (training.group, training.measure) == (held_out.group, held_out.measure)
         and np.array_equal(training.steps, held_out.steps)
     ]
-    return [_gap(training, held_out, confidence) for training, held_out in pairs]
 
 
 def _gap(training: Curve, held_out: Curve, confidence: float) -> Curve:

@@ -47,8 +47,9 @@ def add_group_legend(figure: Figure, compared: "ComparedRuns", *others: Line2D) 
     """Add the groups' colours and numbers of seeds below a figure, and what other lines mean."""
     groups = compared.groups
     handles = [
-        Line2D([], [], label=wrapped(f"{group.name} ({_seeds(len(group.runs))})", 50), **_look(place, len(groups)))
+        Line2D([], [], label=wrapped(f"{group.name} ({seeds})", 50), **_look(place, len(groups)))
         for place, group in enumerate(groups)
+        for seeds in ["1 seed, no interval" if len(group.runs) == 1 else f"{len(group.runs)} seeds"]
     ]
     handles += others
     longest = max(len(line) for handle in handles for line in str(handle.get_label()).splitlines())
@@ -92,10 +93,6 @@ def _about(compared: "ComparedRuns") -> str:
         "each point, cut off where they leave the range of the runs; thin lines: single runs. Each point is the mean "
         f"over 1/{compared.points} of the agent-steps that all runs of the group reached."
     )
-
-
-def _seeds(count: int) -> str:
-    return "1 seed, no interval" if count == 1 else f"{count} seeds"
 
 
 _TITLES = {

@@ -184,7 +184,12 @@ def group_runs(runs: Sequence[ComparedRun], by: GroupBy) -> list[RunGroup]:
     folders = [run.folder.resolve() for run in runs]
     if twice := [str(run.folder) for run, place in zip(runs, folders, strict=True) if folders.count(place) > 1]:
         raise UserError(f"{twice[0]} is given twice")
-    belongs = _has_same_name if by == "name" else _has_same_settings
+
+    def belongs(first: ComparedRun, other: ComparedRun) -> bool:
+        if by == "name":
+            return name_without_seed(first.name) == name_without_seed(other.name)
+        return not settings_that_differ((first, other))
+
     members: list[list[ComparedRun]] = []
     for run in runs:
         own = next((member for member in members if belongs(member[0], run)), None)
@@ -229,14 +234,6 @@ def _names_of(runs: Sequence[ComparedRun]) -> list[str]:
 def name_without_seed(name: str) -> str:
     """Return the name of a training without the number of its seed at the end, as in A_1 and A_seed1."""
     return _SEED_AT_THE_END.sub("", name) or name
-
-
-def _has_same_name(first: ComparedRun, other: ComparedRun) -> bool:
-    return name_without_seed(first.name) == name_without_seed(other.name)
-
-
-def _has_same_settings(first: ComparedRun, other: ComparedRun) -> bool:
-    return not settings_that_differ((first, other))
 
 
 def _names_by_settings(groups: Sequence[Sequence[ComparedRun]]) -> list[str]:

@@ -24,7 +24,7 @@ from analysis.dynamics.jacobians import (
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from tests.command import assert_refuses
-from tests.planted_tracks import nothing, states_of, tracks_of
+from tests.planted_tracks import nothing, states_of, tracks_of, with_memory
 
 UNITS, LENGTHS = 4, [12, 20, 16]
 
@@ -36,8 +36,7 @@ def policy_of(cell: MemoryCell, layers: int = 1, gain: float = 1.0) -> Recurrent
     with torch.no_grad():
         for parameter in memory.parameters():
             parameter.mul_(gain).add_(0.2 * torch.randn_like(parameter))
-    result = SimpleNamespace(memory=memory, layers=layers, cell=cell, policy=SimpleNamespace(hidden_size=UNITS))
-    return cast(RecurrentPolicy, result)
+    return with_memory(memory, cell, layers, UNITS)
 
 
 def played(update: Update, seed: int = 0) -> Tracks:

@@ -13,7 +13,7 @@ import torch
 from nmmo.lib import material
 
 from activation_store.directions import Direction, Source, write_directions
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import LSTM, LeakyAverages
 from analysis.dynamics.fixed_points import find_fixed_points
@@ -36,15 +36,15 @@ from analysis.statistics.resampling import Estimate
 from common.files import sha256
 from tests.command import assert_refuses
 from tests.hand_made_lives import HandMade, hand_made
-from tests.planted_tracks import nothing, states_of, tracks_of
+from tests.planted_tracks import nothing, states_of, tracks_of, with_memory
 
 UNITS, LENGTHS = 4, [40, 40, 30, 50]
 OPEN, SHUT = 20.0, -20.0
 
 
-def policy_of(memory: LeakyAverages | LSTM, cell: str) -> RecurrentPolicy:
-    units = SimpleNamespace(hidden_size=memory.hidden_size if isinstance(memory, LSTM) else UNITS)
-    return cast(RecurrentPolicy, SimpleNamespace(memory=memory, layers=1, cell=cell, policy=units))
+def update_of(memory: LeakyAverages | LSTM) -> Update:
+    cell: MemoryCell = "lstm" if isinstance(memory, LSTM) else "ema"
+    return Update(with_memory(memory, cell, 1, memory.hidden_size if isinstance(memory, LSTM) else UNITS))
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ def of_noise(update: Update) -> Tracks:
 
 def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> None:
     memory = LeakyAverages(UNITS, 1)
-    update = Update(policy_of(memory, "ema"))
+    update = update_of(memory)
     tracks = of_noise(update)
     some = tracks.with_ticks_around(2, 24)
     raised = [unit.expand_as for unit in torch.eye(UNITS, dtype=torch.float64)]
@@ -84,7 +84,7 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
 
 def test_an_lstm_that_counts_never_forgets() -> None:
     """Its forget gate is open: what was added to the cell stays, so half is never left."""
-    update = Update(policy_of(lstm_with(OPEN, OPEN), "lstm"))
+    update = update_of(lstm_with(OPEN, OPEN))
     read = (np.random.default_rng(1).random((sum(LENGTHS), 1)) < 0.2).astype(float)
     state = states_of(update, read, LENGTHS)
     counts = np.concatenate([np.cumsum(own) for own in np.split(read[:, 0], np.cumsum(LENGTHS)[:-1])])
@@ -107,7 +107,7 @@ def toggle() -> LSTM:
 
 
 def test_the_fixed_points_of_a_toggle_are_found_with_their_stability() -> None:
-    update = Update(policy_of(toggle(), "lstm"))
+    update = update_of(toggle())
     starts = np.random.default_rng(2).uniform(-1.5, 1.5, (40, 2))
     points = find_fixed_points(update, np.zeros(1), starts)
     fixed = points.state[points.fixed]
@@ -127,7 +127,7 @@ def test_the_fixed_points_of_a_toggle_are_found_with_their_stability() -> None:
 
 def test_the_fixed_point_of_a_leaky_average_is_its_input() -> None:
     memory = LeakyAverages(UNITS, 1)
-    update = Update(policy_of(memory, "ema"))
+    update = update_of(memory)
     read = np.array([0.3, -0.2, 0.5, 0.1])
     points = find_fixed_points(update, read, np.random.default_rng(3).normal(size=(12, UNITS)))
     expected = memory.readers[0](torch.from_numpy(read).float()).tanh().detach().numpy()
@@ -144,7 +144,7 @@ def test_a_memory_that_leaks_slowly_tells_its_starts_apart_for_long(
 ) -> None:
     """Two groups of starts look like two attractors at first. Where the cell keeps everything, they are two."""
     keeps = OPEN if np.isinf(ticks) else float(-np.log(np.expm1(1 / ticks)))  # sigmoid(keeps) = exp(-1 / ticks)
-    update = Update(policy_of(lstm_with(keeps, SHUT), "lstm"))
+    update = update_of(lstm_with(keeps, SHUT))
     starts = np.repeat([[0.5, 0.5], [-0.5, -0.5]], 6, axis=0)
     points = find_fixed_points(update, np.zeros(1), starts)
     assert points.half_spread == (pytest.approx(half, rel=0.02) if np.isfinite(half) else np.inf)
@@ -176,7 +176,7 @@ class _Distance:
 
 def test_memory_is_as_long_as_it_was_built() -> None:
     """A cell that keeps 80% of itself in each tick: an observation k ticks ago still adds 0.8^k of what it added."""
-    update = Update(policy_of(lstm_with(float(np.log(4)), OPEN), "lstm"))
+    update = update_of(lstm_with(float(np.log(4)), OPEN))
     rng = np.random.default_rng(4)
     read = np.where(np.repeat(np.arange(4) % 2 == 0, LENGTHS), 0.01, -0.01)[:, None] + 1e-4 * rng.normal(size=(160, 1))
     tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
@@ -354,7 +354,7 @@ def test_other_runs_are_refused(tmp_path: Path, changed: dict[str, object], mess
 
 def test_the_computed_half_life_is_that_of_the_memory() -> None:
     memory = LeakyAverages(UNITS, 1)
-    update = Update(policy_of(memory, "ema"))
+    update = update_of(memory)
     tracks = of_noise(update)
     constants = memory.time_constants[0].detach().numpy()
     unit = int(np.argmin(constants))

@@ -14,7 +14,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import GRU, LSTM
 from analysis.dynamics.circuits.circuit import BELOW, ENCODER, OWN, Circuit, Resampled, find_circuit
 from analysis.dynamics.circuits.circuit_run import trace_circuit
-from analysis.dynamics.circuits.decomposition import GATES, gained_and_lost, played, traced, written
+from analysis.dynamics.circuits.decomposition import GATES, Written, gained_and_lost, played, traced, written
 from analysis.dynamics.settings import DynamicsSettings
 from tests.analysis.dynamics.subspaces.latches import LAYOUT, UNITS, Blind, latch
 from tests.command import assert_refuses
@@ -50,6 +50,12 @@ def built(units: int, weights: dict[tuple[int, int, int], float], biases: dict[t
     for (gate, unit, source), value in weights.items():
         memory.all_weights[0][0].view(4, units, units)[gate, unit, source] = value
     return memory
+
+
+def parts_of(memory: LSTM, read: torch.Tensor, reference: torch.Tensor, *weight: float) -> Written:
+    """What wrote a read-out of the cells of the only layer."""
+    of = torch.tensor(weight, dtype=torch.float64)
+    return written(memory, played(memory, read), played(memory, reference), 0, of, of_cell=True)
 
 
 @pytest.mark.parametrize("of_cell", [True, False])
@@ -92,23 +98,20 @@ def test_a_latch_is_written_by_its_cue_through_the_candidate_and_never_lost() ->
     read = noise(2)
     read[:, :, 0] = 0
     read[2, :, 0] = torch.tensor([1.0, -1.0] * LIVES)[:LIVES]
-    life, reference = played(memory, read), played(memory, torch.zeros_like(read[:, :1]))
-    parts = written(memory, life, reference, 0, torch.tensor([1.0, 0.0], dtype=torch.float64), of_cell=True)
+    parts, other = (parts_of(memory, read, torch.zeros_like(read[:, :1]), *weight) for weight in ((1, 0), (0, 1)))
     expected = torch.tanh(3.0 * read[2, :, 0])
     torch.testing.assert_close(parts.below[CANDIDATE, 2, :, 0], expected, rtol=1e-6, atol=0)
     assert float(parts.below.abs().sum() + parts.own.abs().sum() - expected.abs().sum()) == pytest.approx(0, abs=1e-6)
-    gained, lost = gained_and_lost(life[0], torch.tensor([1.0, 0.0], dtype=torch.float64))
+    gained, lost = gained_and_lost(played(memory, read)[0], torch.tensor([1.0, 0.0], dtype=torch.float64))
     assert float(lost.abs().max()) < 1e-6 and torch.equal(gained.abs().sum(dim=1) > 0.5, torch.arange(TICKS) == 2)
-    both = written(memory, life, reference, 0, torch.tensor([0.0, 1.0], dtype=torch.float64), of_cell=True)
-    assert float(both.below[:, :-1].abs().max()) < 1e-6  # the other unit's read-out is of the last tick alone
+    assert float(other.below[:, :-1].abs().max()) < 1e-6  # the other unit's read-out is of the last tick alone
 
 
 def test_a_counter_is_written_by_every_event_through_the_input_gate() -> None:
     """One unit adds the same candidate whenever its input opens the gate."""
     memory = built(1, {(INPUT, 0, 0): 2 * OPEN}, {(INPUT, 0): -OPEN, (FORGET, 0): OPEN, (CANDIDATE, 0): 1.0})
     events = torch.from_numpy((np.random.default_rng(1).random((TICKS, LIVES, 1)) < 0.4).astype(float))
-    life, reference = played(memory, events), played(memory, torch.zeros(TICKS, 1, 1, dtype=torch.float64))
-    parts = written(memory, life, reference, 0, torch.ones(1, dtype=torch.float64), of_cell=True)
+    parts = parts_of(memory, events, torch.zeros_like(events[:, :1]), 1)
     torch.testing.assert_close(parts.below[INPUT, :, :, 0], events[:, :, 0] * np.tanh(1.0), rtol=1e-6, atol=1e-8)
     others = [parts.below[gate].abs().max() for gate in (FORGET, CANDIDATE, OUTPUT)]
     assert max(map(float, others)) < 1e-6
@@ -119,8 +122,7 @@ def test_a_forget_gate_that_clears_the_memory_is_what_wrote_the_difference() -> 
     memory = built(2, {(CANDIDATE, 0, 0): 1.0, (FORGET, 0, 1): -2 * OPEN}, {(INPUT, 0): OPEN, (FORGET, 0): OPEN})
     read = torch.zeros(4, 2, 2, dtype=torch.float64)
     read[0, :, 0], read[2, 1, 1] = 1.0, 1.0
-    life, reference = played(memory, read), played(memory, read[:, :1])
-    parts = written(memory, life, reference, 0, torch.tensor([1.0, 0.0], dtype=torch.float64), of_cell=True)
+    parts = parts_of(memory, read, read[:, :1], 1, 0)
     assert float(parts.below[FORGET, 2, 1, 1]) == pytest.approx(-np.tanh(1.0), abs=1e-6)
     assert float(parts.below.abs().sum()) == pytest.approx(np.tanh(1.0), abs=1e-6)
 
