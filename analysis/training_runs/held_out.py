@@ -263,15 +263,16 @@ def _evaluated(run: ComparedRun, maps: Maps, played: Sequence[tuple[PolicyRun, P
     progress = PolicyResults(runs[0].policy, runs[0].mode, runs).task_progress  # (tasks,)
     scores = np.mean([result.ticks.mean() for result in runs]), progress.mean(), progress @ TASK_WEIGHTS
     provenance = played[0][1]
+    if provenance.agent_steps is None:
+        raise UserError(f"the results of a checkpoint of {run.name} do not say its agent-steps: evaluate it again")
     differing = tuple(
         name
         for name, value in sorted(_rules(provenance.environment, _MAP_SETTINGS).items())
         if f"env.{name}" in run.settings and value != run.settings[f"env.{name}"]
     )
     worlds = _by_world(runs, progress, int(provenance.environment.get("map_seed", 0)))
-    return Evaluated(
-        run, _steps(run, provenance), maps, np.array(scores), worlds, differing, tuple(result.file for result in runs)
-    )
+    files = tuple(result.file for result in runs)
+    return Evaluated(run, provenance.agent_steps, maps, np.array(scores), worlds, differing, files)
 
 
 def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) -> tuple[ByWorld, ...]:
@@ -305,12 +306,6 @@ def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) ->
             for measure, value in zip(scores, values, strict=True):
                 measure[world] = float(value)
     return scores
-
-
-def _steps(run: ComparedRun, provenance: Provenance) -> int:
-    if provenance.agent_steps is None:
-        raise UserError(f"the results of a checkpoint of {run.name} do not say its agent-steps: evaluate it again")
-    return provenance.agent_steps
 
 
 def _same_checkpoints(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
