@@ -6,7 +6,7 @@ starts and dice that are alive in that tick. The one that begins as the edited l
 
 import functools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import entity_features
 from agent_zoo.observation import ObservationLayout
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors
-from analysis.interventions.edits.edit import Edit, MadeEdits, UneditedStates, made_together
+from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
 from analysis.interventions.edits.edit_options import OWN, EditOptions, feature_values
 from analysis.interventions.edits.feature_edits import check_dictionary
+from analysis.interventions.edits.linear_readings import JointMoments, Reading
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.scene import own_columns
 from common.user_error import UserError
@@ -69,13 +70,13 @@ def requested_edits(
         if edit.donor:
             _check_donor(edit.donor.feature, held_out)
     # Both read the recorded dump, once for all doses.
-    unedited = UneditedStates(functools.cache(held_out.covariance), functools.cache(held_out.moments))
+    covariance, moments = functools.cache(held_out.covariance), functools.cache(held_out.moments)
     doses: list[float | None] = [dose for option in options for dose in option.doses] or [None]
     return [
         Edits(
             "-".join(word for option in options for word in _words(option, dose)),
-            tuple(_described(option, edit, dose, unedited) for option, edit in zip(options, edits, strict=True)),
-            **made_together(edit.made(dose, unedited, origin.policy) for edit in edits),
+            tuple(_described(option, edit, dose, moments) for option, edit in zip(options, edits, strict=True)),
+            **made_together(edit.made(dose, covariance, moments, origin.policy) for edit in edits),
         )
         for dose in doses
     ]
@@ -91,7 +92,9 @@ def _words(option: EditOptions, dose: float | None) -> list[str]:
     return [*words, option.donor] if option.donor else words
 
 
-def _described(option: EditOptions, edit: Edit, dose: float | None, unedited: UneditedStates) -> dict[str, Any]:
+def _described(
+    option: EditOptions, edit: Edit, dose: float | None, moments: Callable[[Reading], JointMoments]
+) -> dict[str, Any]:
     """An edit as it is written to a dump's metadata."""
     described: dict[str, Any] = {"edit": option.edit}
     if edit.features:
@@ -99,9 +102,9 @@ def _described(option: EditOptions, edit: Edit, dose: float | None, unedited: Un
         described |= {"features": list(option.names)} if option.names else {}
         described |= {"layer": source.layer, "dictionary": f"{source.run}/{edit.features.dictionary.kind}"}
     if edit.erased:
-        moments = unedited.moments(edit.erased)
-        before = dict(zip(option.variables, moments.r_squared().round(6).tolist(), strict=True))
-        described |= {"layer": edit.erased.layer, "r_squared": before, "states": moments.sums.count}
+        erased = moments(edit.erased)
+        before = dict(zip(option.variables, erased.r_squared().round(6).tolist(), strict=True))
+        described |= {"layer": edit.erased.layer, "r_squared": before, "states": erased.sums.count}
     if edit.directions:
         described |= {
             "directions": list(edit.names), "of": edit.of,

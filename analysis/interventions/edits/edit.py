@@ -18,22 +18,16 @@ from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
 from analysis.interventions.edits.linear_readings import JointMoments, Reading, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MemoryEdit, Transplant, memory_states
 from analysis.interventions.edits.state_edits import (
-    DirectedEdit,
     EditOf,
+    Interchange,
+    ReadOutEdit,
     StateEdit,
     check_direction,
-    edit_along,
-    interchange,
+    collapse,
+    steer,
+    swap,
 )
 from common.user_error import UserError
-
-
-@dataclass(frozen=True)
-class UneditedStates:
-    """What is known of the states that a policy has where nobody edits it."""
-
-    covariance: Callable[[str], np.ndarray]  # of a layer, (units, units)
-    moments: Callable[[Reading], JointMoments]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +110,17 @@ class Edit:
         if self.directions and not one_by_one:  # what cannot be made is known before anything is played
             self._along(0.0, lambda layer: np.eye(layer_units[layer]))
 
-    def made(self, dose: float | None, unedited: UneditedStates, policy: str) -> StateEdit | MemoryEdit:
+    def made(
+        self, dose: float | None, covariance: Callable[[str], np.ndarray], moments: Callable[[Reading], JointMoments],
+        policy: str,
+    ) -> StateEdit | MemoryEdit:  # fmt: skip
         """Return the edit as it is made in a tick.
 
         Args:
             dose: of steer, in standard deviations of the read-out, or the strength of a sparse feature.
+            covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps, and with
+                `along`.
+            moments: returns those of the unedited states that are read.
             policy: whose states are edited, for error messages.
 
         Raises:
@@ -134,19 +134,26 @@ class Edit:
         if self.features:
             return replace(self.features, strength=(dose or 0.0) if self.kind == "steer" else 0.0)
         if self.erased:
-            return fitted_eraser(self.erased, unedited.moments(self.erased), policy)
+            return fitted_eraser(self.erased, moments(self.erased), policy)
         if self.kind == "transplant":
             assert self.donor
             return Transplant(self.donor, self.every)
         if self.donor:
-            own = unedited.covariance(self.directions[0].layer) if self.along == "covariance" else None
-            return interchange(self.directions, self.donor, own)
-        return self._along(dose or 0.0, unedited.covariance)
+            return Interchange(self._along(0.0, covariance), self.donor)
+        return self._along(dose or 0.0, covariance)
 
-    def _along(self, dose: float, covariance: Callable[[str], np.ndarray]) -> DirectedEdit:
-        kind = "collapse" if self.kind == "interchange" else self.kind
-        assert kind in ("collapse", "steer", "swap")
-        return edit_along(kind, self.directions, self.of, dose, covariance, self.along)
+    def _along(self, dose: float, covariance: Callable[[str], np.ndarray]) -> ReadOutEdit:
+        """Return the edit along its directions; of an interchange one that holds the read-outs, for those of donors.
+
+        Raises:
+            UserError: as `collapse` and `swap`.
+        """
+        if self.kind == "swap":
+            return swap(*self.directions, self.of, covariance)
+        own = covariance(self.directions[0].layer) if self.along == "covariance" else None
+        if self.kind == "steer":
+            return steer(self.directions[0], dose, own)
+        return collapse(self.directions, self.of, own)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

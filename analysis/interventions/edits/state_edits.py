@@ -19,7 +19,6 @@ from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.edit_options import Along
 from common.user_error import UserError
 
 EditOf = Literal["state", "change"]
@@ -236,6 +235,9 @@ def collapse(directions: Sequence[Direction], of: EditOf, covariance: np.ndarray
             covariance of states and read-outs (Haufe et al. 2014, "On the interpretation of weight vectors of linear
             models"): of all changes that give the read-outs their values, the one of the smallest Mahalanobis distance.
             None to move them along the weights, the change of the smallest Euclidean distance.
+
+    Raises:
+        UserError: the directions are of several layers, or not independent.
     """
     constant = [0.0] * len(directions) if of == "change" else [direction.mean for direction in directions]
     return _read_out_edit(directions, of, np.zeros((len(directions),) * 2), constant, covariance)
@@ -247,14 +249,17 @@ def steer(direction: Direction, dose: float, covariance: np.ndarray | None = Non
     return _read_out_edit([direction], "state", np.zeros((1, 1)), held, covariance)
 
 
-def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarray | None) -> ReadOutEdit:
+def swap(
+    origin: Direction, target: Direction, of: EditOf, covariance: Callable[[str], np.ndarray]
+) -> ReadOutEdit:  # fmt: skip
     """Move what varies along one direction to another: the origin's read-out stays at its mean, the target's gains it.
 
     A standard deviation of the origin becomes one of the target. If the two directions are not orthogonal, they are
     in the space in which the recorded states are white, so that moving along one does not move the other.
 
     Args:
-        covariance: of the layer's states, (units, units); None if the directions are orthogonal.
+        covariance: returns that of a layer's states, (units, units); called if the directions are not orthogonal in raw
+            activations.
 
     Raises:
         UserError: the directions belong to different layers or are the same, or one of them does not vary.
@@ -269,22 +274,10 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     gain = target.spread / origin.spread
     mixture = np.array([[0.0, 0.0], [gain, 1.0]])
     constant = [0.0, 0.0] if of == "change" else [origin.mean, -gain * origin.mean]
-    return _read_out_edit([origin, target], of, mixture, constant, covariance)
-
-
-def interchange(directions: Sequence[Direction], donor: DonorRule, covariance: np.ndarray | None = None) -> Interchange:
-    """Give the read-outs of directions the values that they have in the donor's state; covariance as in `collapse`.
-
-    Raises:
-        UserError: the directions are of several layers, or not independent.
-    """
-    return Interchange(collapse(directions, "state", covariance), donor)
-
-
-def _are_orthogonal(first: Direction, second: Direction) -> bool:
-    """Tell whether two directions are orthogonal in raw activations."""
-    one, other = first.weight.astype(np.float64), second.weight.astype(np.float64)
-    return bool(abs(one @ other) <= _ORTHOGONAL * np.linalg.norm(one) * np.linalg.norm(other))
+    one, other = origin.weight.astype(np.float64), target.weight.astype(np.float64)
+    are_orthogonal = abs(one @ other) <= _ORTHOGONAL * np.linalg.norm(one) * np.linalg.norm(other)
+    own = None if are_orthogonal else covariance(origin.layer)
+    return _read_out_edit([origin, target], of, mixture, constant, own)
 
 
 def _read_out_edit(
@@ -317,30 +310,6 @@ def _orthonormal(rows: np.ndarray) -> np.ndarray:
 
 def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).to(activations.device)
-
-
-def edit_along(
-    kind: Literal["collapse", "steer", "swap"], directions: Sequence[Direction], of: EditOf, dose: float,
-    covariance: Callable[[str], np.ndarray], along: Along,
-) -> ReadOutEdit:  # fmt: skip
-    """Return an edit along directions.
-
-    Args:
-        directions: any number for collapse, one for steer, origin and target for swap.
-        dose: of steer, in standard deviations of the read-out.
-        covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps, and with along.
-        along: how collapse and steer move states.
-
-    Raises:
-        UserError: as `collapse` and `swap`.
-    """
-    own = covariance(directions[0].layer) if along == "covariance" else None
-    if kind == "steer":
-        return steer(directions[0], dose, own)
-    if kind == "collapse":
-        return collapse(directions, of, own)
-    origin, target = directions
-    return swap(origin, target, of, None if _are_orthogonal(origin, target) else covariance(origin.layer))
 
 
 def check_direction(

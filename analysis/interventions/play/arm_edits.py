@@ -7,7 +7,7 @@ import numpy as np
 
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
-from analysis.interventions.edits.edit import Edit, UneditedStates
+from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.feature_edits import FeatureEdit
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import KeptMemory, MemoryEdit, MovedAsFar
@@ -39,10 +39,9 @@ def made_in_arm(
     donor = edit.donor
     if donor and arm.kind == "random donor":
         donor = replace(donor, lottery=arm.number)
-    unedited = UneditedStates(
-        lambda layer: moments[layer].covariance, lambda reading: reading.of(moments[reading.name])
+    made = replace(edit, directions=tuple(directions), donor=donor).made(
+        arm.dose, lambda layer: moments[layer].covariance, lambda reading: reading.of(moments[reading.name]), arm.policy
     )
-    made = replace(edit, directions=tuple(directions), donor=donor).made(arm.dose, unedited, arm.policy)
     if isinstance(made, Eraser) and arm.played_kind == "same variance":
         return random_eraser(made, moments[made.layer], random)
     if arm.played_kind != "random direction":

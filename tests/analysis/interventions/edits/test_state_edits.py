@@ -208,7 +208,7 @@ def test_along_the_covariance_the_read_out_is_as_wanted_and_the_change_is_the_li
 def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
     """The formula of the original: d' = d - (d . from) from + (d . from) to, for orthonormal directions."""
     origin, target = unit(1, SIZE, "from"), unit(4, SIZE, "to")
-    after = swap(origin, target, "change", None).edited(BEFORE, STATES)
+    after = swap(origin, target, "change", np.eye).edited(BEFORE, STATES)
     change = (STATES - BEFORE).numpy()
     wanted = change.copy()
     wanted[:, 1] = 0
@@ -221,7 +221,7 @@ def test_oblique_directions_are_swapped_in_whitened_space() -> None:
     a read-out that does not vary together with either stays as it was."""
     mixing = RANDOM.standard_normal((SIZE, SIZE))
     covariance = mixing @ mixing.T
-    after = swap(OBLIQUE, OTHER, "state", covariance).edited(None, STATES).numpy()
+    after = swap(OBLIQUE, OTHER, "state", lambda layer: covariance).edited(None, STATES).numpy()
     before = OBLIQUE.read_out(STATES.numpy())
     np.testing.assert_allclose(OBLIQUE.read_out(after), 7.0, **CLOSE)
     gained = OTHER.read_out(after) - OTHER.read_out(STATES.numpy())

@@ -11,7 +11,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
-from analysis.interventions.edits.state_edits import Interchange, interchange
+from analysis.interventions.edits.state_edits import Interchange, collapse
 from analysis.interventions.play.experiment import ArmPlan, When
 from analysis.interventions.play.outcomes import data_span
 from reinforcement_learning.play.contest import Contest, Group
@@ -70,8 +70,8 @@ def followed(found: Mapping[str, np.ndarray], option: str) -> list[float]:
     return [float(np.nanmean(item)) for item in sides]
 
 
-def along(place: int, **given: object) -> tuple[Interchange, ...]:
-    return (replace(interchange([unit(place, UNITS)], BY_ROW), **given),)
+def along(place: int) -> tuple[Interchange, ...]:
+    return (Interchange(collapse([unit(place, UNITS)], "state"), BY_ROW),)
 
 
 def test_actions_follow_what_drives_them_and_nothing_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:

@@ -9,7 +9,7 @@ from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import Clear, MovedAsFar, Transplant
-from analysis.interventions.edits.state_edits import Interchange, interchange, steer, swap
+from analysis.interventions.edits.state_edits import Interchange, collapse, steer, swap
 from analysis.interventions.play.arm_edits import measured_in, same_variance
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from analysis.interventions.play.request import RunOptions
@@ -66,7 +66,7 @@ def test_controls_of_several_directions_do_not_coincide() -> None:
     one, other = same_variance(edited, moments, np.random.default_rng(0))
     covariance = moments["lstm_hidden"].covariance
     assert abs(one.weight @ covariance @ other.weight) < 1e-3 * one.spread * other.spread
-    assert np.abs(swap(one, other, "change", covariance).write).max() < 5
+    assert np.abs(swap(one, other, "change", lambda layer: covariance).write).max() < 5
 
 
 @pytest.mark.parametrize("wanted", [0.95, 2.0])
@@ -95,7 +95,7 @@ def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
 
 def test_an_interchange_takes_the_donors_read_outs_and_leaves_the_rest() -> None:
     oblique, other = direction([1, 2, 0, 0, 0, 0.5], bias=3.0), direction([0, 1, 1, 0, 0, 0], "other")
-    after = interchange([oblique, other], BY_FOOD).taking(DONORS).edited(None, STATES).numpy()
+    after = Interchange(collapse([oblique, other], "state"), BY_FOOD).taking(DONORS).edited(None, STATES).numpy()
     for case in (oblique, other):
         np.testing.assert_allclose(case.read_out(after), case.read_out(DONORS.numpy()), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(after[:, [3, 4]], STATES.numpy()[:, [3, 4]])
@@ -123,7 +123,10 @@ NORTH = steer(unit(DRIVER, UNITS), 0.9)
     "made",
     [
         {"states": (NORTH,), "memories": (Clear(3),)},
-        {"states": (interchange([unit(DRIVER, UNITS)], BY_ROW),), "memories": (Transplant(BY_ROW, 2),)},
+        {
+            "states": (Interchange(collapse([unit(DRIVER, UNITS)], "state"), BY_ROW),),
+            "memories": (Transplant(BY_ROW, 2),),
+        },
     ],
     ids=["state and memory", "donors"],
 )

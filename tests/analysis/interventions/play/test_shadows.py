@@ -14,7 +14,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MovedAsFar, Transplant
-from analysis.interventions.edits.state_edits import collapse, interchange, steer
+from analysis.interventions.edits.state_edits import Interchange, collapse, steer
 from analysis.interventions.effects.study import ranking, study_effects
 from analysis.interventions.play.at_once import Shadows
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[str, PolicySettings, Mapping[str, Any]]] = {
         KIT, PolicySettings(UNITS, 2, "gru"), {"states": (steer(unit(1, UNITS, **TO_FOUR), 1),), "when": HUNGRY},
     ),
     "the encoder's output": (
-        KIT, CELLED, {"states": (interchange([unit(1, UNITS, layer="encoder_output")], BY_COLUMN),)},
+        KIT, CELLED, {"states": (Interchange(collapse([unit(1, UNITS, layer="encoder_output")], "state"), BY_COLUMN),)},
     ),
     "after the memory": (KIT, CELLED, {"states": (steer(unit(1, UNITS, layer="action_decoder", **TO_FOUR), 1),)}),
     "no memory": ("takeru", PolicySettings(UNITS, 0), {"states": (steer(unit(1, UNITS, layer="encoder_output"), 4),)}),
