@@ -1,7 +1,7 @@
 """Write everything that an intervention run shows into its folder: tables, text, figures and a page."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import astuple, fields
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from activation_store.interventions import (
     Readability,
     read_lives,
 )
+from analysis.interventions.effects.bends import Bend
 from analysis.interventions.effects.controls import (
     CONTROLS,
     Against,
@@ -24,7 +25,14 @@ from analysis.interventions.effects.controls import (
     edits,
     on_episodes_of,
 )
-from analysis.interventions.effects.effects import effect_per_episode, level_per_episode
+from analysis.interventions.effects.effects import (
+    AtOnce,
+    Effect,
+    Spillover,
+    effect_per_episode,
+    level_per_episode,
+)
+from analysis.interventions.effects.follows import Follows
 from analysis.interventions.effects.outcomes import Margins, margins, split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
 from analysis.interventions.effects.run_file import EFFECTS_FILE, read_run_file
@@ -97,19 +105,14 @@ def report_run(
         films = read_films(folder, lives, run.arms, progress or (lambda share: None))
     except UserError as error:
         films = str(error).replace(f"{folder}/", "")  # the page is the same wherever the run is
-    write_page(folder, lines, films)
+    figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
+    write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, films, figures))
     replays = () if isinstance(films, str) else (UNEDITED_REPLAY, *(film.file for film in films))
     names = (RUN_FILE, LIVES_FILE, *OUTPUTS, PAGE_FILE, *replays)
     files = [folder / name for name in names if (folder / name).exists()]
     done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
     write_json(folder / DONE_FILE, {"files": done})
     return [*lines, "", f"{PAGE_FILE} shows no replays: {films}"] if isinstance(films, str) else lines
-
-
-def write_page(folder: Path, lines: Sequence[str], films: Films | str) -> None:
-    """Write the page of a run whose figures have been written."""
-    figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
-    write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, films, figures))
 
 
 def write_effects(
@@ -177,41 +180,40 @@ def effects_table(study: EffectsStudy) -> Table:
 
 
 def _rows(study: EffectsStudy) -> Iterator[tuple[Cell, ...]]:
-    nothing = _controls(())
     broken = "pairing is broken" if study.broken else None
     for effect in study.effects:
-        lives = effect.episodes, effect.pairs, effect.left_out
-        row = effect.arm, effect.dose, effect.outcome, *_cells(effect.effect), effect.twin, effect.spread, *lives
-        yield "effect", *row, effect.test, *_judged(effect)
+        in_twin = effect.left_out, effect.twin, effect.spread
+        yield *_measured("effect", effect, effect.outcome, effect.effect, effect.pairs, *in_twin), *_judged(effect)
     for level in study.at_once:
-        lives = level.episodes, level.lives, level.left_out
-        row_at_once = level.arm, level.dose, level.outcome, *_cells(level.level), None, None, *lives
-        yield "at once", *row_at_once, *[None] * 7, *_controls(level.against)
+        row = _measured("at once", level, level.outcome, level.level, level.lives, level.left_out)
+        yield *row, *[None] * 7, *_controls(level.against)
     for follow in study.follows:
         name = f"follows/{follow.feature}/{follow.option}"
-        row_follows = (
-            follow.arm, follow.dose, name, *_cells(follow.effect), None, None, follow.episodes, follow.lives, None,
-        )  # fmt: skip
-        yield "follows", *row_follows, FLIPS, *_judged(follow)
+        yield *_measured("follows", follow, name, follow.effect, follow.lives), *_judged(follow)
     for bend in study.bends:
-        name = f"bend/{bend.plan}/{bend.ticks}"
-        row_bend = bend.arm, bend.dose, name, *_cells(bend.along), None, None, bend.episodes, bend.lives, None
-        yield "bend", *row_bend, FLIPS, *_judged(bend)
+        yield *_measured("bend", bend, f"bend/{bend.plan}/{bend.ticks}", bend.along, bend.lives), *_judged(bend)
     for spilled in study.spillovers:
-        lives = spilled.episodes, spilled.pairs, spilled.left_out
-        row_spilled = spilled.arm, spilled.dose, spilled.outcome, *_cells(spilled.effect), None, None, *lives
-        tested = spilled.p, spilled.q, None, _size(spilled.detectable), None
+        row = _measured("spillover", spilled, spilled.outcome, spilled.effect, spilled.pairs, spilled.left_out)
         verdict = broken or ("effect" if spilled.is_found else "undecided")
-        yield "spillover", *row_spilled, FLIPS, *tested, verdict, *nothing
+        yield *row, FLIPS, spilled.p, spilled.q, None, _size(spilled.detectable), None, verdict, *_controls(())
     for slope in study.dose_responses:
-        row_slope = None, None, slope.outcome, *_cells(slope.slope), None, None, None, None, None
-        sizes = slope.beyond_q, _size(slope.detectable), None
+        tested = slope.test, slope.p, slope.q, slope.beyond_q, _size(slope.detectable), None, broken or slope.shape
         random = (slope.against,) if slope.against else ()
-        yield "slope", *row_slope, slope.test, slope.p, slope.q, *sizes, broken or slope.shape, *_controls(random)
+        yield "slope", None, None, slope.outcome, *astuple(slope.slope), *[None] * 5, *tested, *_controls(random)
+
+
+def _measured(
+    measure: str, result: Effect | AtOnce | Follows | Bend | Spillover, outcome: str, estimate: Estimate, lives: int,
+    left_out: int | None = None, twin: float | None = None, spread: float | None = None,
+) -> tuple[Cell, ...]:  # fmt: skip
+    """Return the first cells of a row, up to how many lives were left out."""
+    about = twin, spread, result.episodes, lives, left_out
+    return measure, result.arm, result.dose, outcome, *astuple(estimate), *about
 
 
 def _judged(judged: Judged) -> tuple[Cell, ...]:
-    tested = judged.p, judged.q, judged.beyond_q, _size(judged.detectable), judged.equivalence_q, judged.words
+    test = judged.test if isinstance(judged, Effect) else FLIPS
+    tested = test, judged.p, judged.q, judged.beyond_q, _size(judged.detectable), judged.equivalence_q, judged.words
     return *tested, *_controls(judged.against)
 
 
@@ -223,19 +225,14 @@ def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
     by_kind = {comparison.control: comparison for comparison in against}
     cells: list[Cell] = []
     for control in CONTROLS:
-        comparison = by_kind.get(control)
-        if comparison:
+        if comparison := by_kind.get(control):
             cells += (
-                comparison.effect.value, *_cells(comparison.difference), comparison.p, len(comparison.arms),
+                comparison.effect.value, *astuple(comparison.difference), comparison.p, len(comparison.arms),
                 comparison.as_large,
             )  # fmt: skip
         else:
             cells += [None] * len(_OF_CONTROL)
     return tuple(cells)
-
-
-def _cells(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high
 
 
 def by_episode_table(table: LivesTable, arms: Sequence[Arm], seed: int) -> Table:
@@ -292,9 +289,8 @@ def readability_lines(erased: Sequence[Readability]) -> list[str]:
 
 def erased_table(erased: Sequence[Readability]) -> str:
     """Return a row for each erased variable of each arm, tab-separated; what was not measured stays empty."""
-    names = [field.name for field in fields(Readability)]
-    rows = [["" if (value := getattr(reading, name)) is None else str(value) for name in names] for reading in erased]
-    return tab_separated_lines(names, rows)
+    rows = [["" if value is None else str(value) for value in astuple(reading)] for reading in erased]
+    return tab_separated_lines([field.name for field in fields(Readability)], rows)
 
 
 def _line(reading: Readability) -> str:

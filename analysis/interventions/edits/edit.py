@@ -149,7 +149,8 @@ class Edit:
             UserError: as `collapse` and `swap`.
         """
         if self.kind == "swap":
-            return swap(*self.directions, self.of, covariance)
+            origin, target = self.directions
+            return swap(origin, target, self.of, covariance)
         own = covariance(self.directions[0].layer) if self.along == "covariance" else None
         if self.kind == "steer":
             return steer(self.directions[0], dose, own)

@@ -40,6 +40,9 @@ class StateMoments:
     def __add__(self, other: "StateMoments") -> "StateMoments":
         return StateMoments(self.count + other.count, self.total + other.total, self.squares + other.squares)
 
+    def __sub__(self, other: "StateMoments") -> "StateMoments":
+        return StateMoments(self.count - other.count, self.total - other.total, self.squares - other.squares)
+
     @property
     def mean(self) -> np.ndarray:
         """Mean state, (units,)."""
@@ -78,14 +81,9 @@ class Distances:
 
 def to_arrays(moments: Mapping[str, StateMoments]) -> dict[str, np.ndarray]:
     """Return arrays to store, by name."""
-    arrays: dict[str, np.ndarray] = {}
-    for layer, sums in moments.items():
-        arrays |= {
-            f"{layer}/count": np.array([sums.count], dtype=np.int64),
-            f"{layer}/total": sums.total,
-            f"{layer}/squares": sums.squares,
-        }
-    return arrays
+    return {
+        f"{layer}/{name}": np.atleast_1d(value) for layer, sums in moments.items() for name, value in vars(sums).items()
+    }
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, StateMoments]:
@@ -207,14 +205,9 @@ def held_out_r_squared(groups: Sequence[JointMoments]) -> np.ndarray | None:
         return None
     units = groups[0].units
     total = sum((group.sums for group in groups[1:]), groups[0].sums)
-    residual, spread = np.zeros(len(total.total) - units), np.zeros(len(total.total) - units)
+    residual, spread = np.zeros((2, len(total.total) - units))
     for group in groups:
-        others = JointMoments(
-            StateMoments(
-                total.count - group.sums.count, total.total - group.sums.total, total.squares - group.sums.squares
-            ),
-            units,
-        )  # fmt: skip
+        others = JointMoments(total - group.sums, units)
         away = group.sums.mean - others.sums.mean
         around = group.covariance + np.outer(away, away)  # mean squares about the mean of the other groups
         residual += group.sums.count * _residual(around, others.read_outs())

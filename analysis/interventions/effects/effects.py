@@ -103,7 +103,7 @@ def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverE
     effects = [
         _spillover(edit, outcome, over)
         for edit in edits(everything)
-        if not edit.everyone_edited
+        if not edit.edited.all()  # else no life is left to compare with
         for outcome in outcomes
     ]
     p_values = np.array([effect.p for effect in effects])

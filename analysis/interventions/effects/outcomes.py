@@ -21,20 +21,23 @@ _BY_THEMSELVES = (*FOLLOWS_SIDES, "lasting", "planned")
 
 _SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
 _TILES = "tiles per 100 ticks"
-_WORDS = {
-    "ticks": ("ticks lived", ""),
-    "level": ("highest level of skills", ""),
-    "reward": ("reward", "total"),
-    "task_progress": ("task progress", "0 to 1"),
-    "meals": ("meals", _PER_100_TICKS),
-    "drinks": ("drinks", _PER_100_TICKS),
-    "towards_food": ("moves towards food", _SHARE),
-    SOUTH: ("way south", _TILES),
-    EAST: ("way east", _TILES),
-    "towards_goal": ("way towards its goal", _TILES),
-    "right_way": ("goes the right way", _SHARE),
-    "damage_dealt": ("damage dealt", _PER_100_TICKS),
-    "damage_taken": ("damage taken", _PER_100_TICKS),
+_GROUPS = ("life", "needs", "path", "fights", "death", "other")
+_IN_BEHAVIOUR = {
+    "ticks": ("ticks lived", "", "life"),
+    "level": ("highest level of skills", "", "life"),
+    "reward": ("reward", "total", "life"),
+    "task_progress": ("task progress", "0 to 1", "life"),
+    "meals": ("meals", _PER_100_TICKS, "needs"),
+    "drinks": ("drinks", _PER_100_TICKS, "needs"),
+    "towards_food": ("moves towards food", _SHARE, "needs"),
+    SOUTH: ("way south", _TILES, "path"),
+    EAST: ("way east", _TILES, "path"),
+    "towards_goal": ("way towards its goal", _TILES, "path"),
+    "right_way": ("goes the right way", _SHARE, "path"),
+    "damage_dealt": ("damage dealt", _PER_100_TICKS, "fights"),
+    "damage_taken": ("damage taken", _PER_100_TICKS, "fights"),
+}
+_WORDS = {name: (words, unit) for name, (words, unit, _) in _IN_BEHAVIOUR.items()} | {
     "kl": ("KL, all heads", _NATS),
     "value_change": ("change of the value", ""),
     OFF_MANIFOLD: ("distance from recorded states", "unedited = 1"),
@@ -42,13 +45,6 @@ _WORDS = {
     EDITED_TICKS: ("edited ticks", ""),
 }
 _AGAINST = {"total": ", in total", "in_play": ", in play", None: ""}
-_GROUPS = ("life", "needs", "path", "fights", "death", "other")
-_GROUP_OF = {
-    **dict.fromkeys(("ticks", "level", "reward", "task_progress"), "life"),
-    **dict.fromkeys(("meals", "drinks", "towards_food"), "needs"),
-    **dict.fromkeys((SOUTH, EAST, "towards_goal", "right_way"), "path"),
-    **dict.fromkeys(("damage_dealt", "damage_taken"), "fights"),
-}
 
 
 def title(outcome: str) -> str:
@@ -62,14 +58,10 @@ def title_with_unit(outcome: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def is_known_outcome(outcome: str) -> bool:
-    """Tell whether this is the name of an outcome in behaviour that every run measures."""
-    return outcome in _GROUP_OF or Outcome.parse(outcome).measure == "died_of"
-
-
 def group(outcome: str) -> str:
-    """Return the group that an outcome in behaviour is drawn in."""
-    return "death" if Outcome.parse(outcome).measure == "died_of" else _GROUP_OF.get(outcome, "other")
+    """Return the group that an outcome in behaviour is drawn in; "other" for those that not every run measures."""
+    is_cause = Outcome.parse(outcome).measure == "died_of"
+    return "death" if is_cause else _IN_BEHAVIOUR.get(outcome, ("", "", "other"))[2]
 
 
 def in_groups(outcomes: Sequence[str]) -> list[str]:
@@ -168,7 +160,7 @@ def margins(text: str) -> Margins:
             raise UserError(f"--equivalent-within {text!r}: {part!r} comes after another margin for the same")
         if not equals:
             spreads = value
-        elif name in (FOLLOWS, BEND) or is_known_outcome(name):
+        elif name in (FOLLOWS, BEND) or group(name) != "other":
             named[name] = value
         else:
             raise UserError(

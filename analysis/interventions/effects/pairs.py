@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -49,11 +48,6 @@ class Pairs:
         count = np.bincount(self.episode[known], minlength=len(self.episodes))
         total = np.bincount(self.episode[known], lives[known], minlength=len(self.episodes))
         return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
-
-    @cached_property
-    def everyone_edited(self) -> bool:
-        """Whether no life is left to compare edited ones with."""
-        return bool(self.edited.all())
 
 
 def check_arms(arms: Sequence[Arm]) -> None:

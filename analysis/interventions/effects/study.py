@@ -311,23 +311,19 @@ def ranking(study: EffectsStudy) -> list[Ranked]:
     In play, an edit of a state that the memory keeps moves it little, since it finds it where it put it a tick ago.
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
-    ranked = [_ranked(arm, study) for arm in edits_one_by_one(study.arms)]
-    return sorted(ranked, key=lambda entry: -np.nan_to_num(_kl(entry), nan=-np.inf))
-
-
-def _kl(ranked: Ranked) -> float:
-    return ranked.at_once[KL].level.value if KL in ranked.at_once else np.nan
+    ranked = [
+        Ranked(
+            str(arm.direction),
+            arm.name,
+            {level.outcome: level for level in study.at_once if level.arm == arm.name},
+            {effect.outcome: effect for effect in study.effects if effect.arm == arm.name},
+        )
+        for arm in edits_one_by_one(study.arms)
+    ]
+    kl = [entry.at_once[KL].level.value if KL in entry.at_once else np.nan for entry in ranked]
+    return [ranked[place] for place in np.argsort(-np.nan_to_num(kl, nan=-np.inf), kind="stable")]
 
 
 def edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
     """Return the arms that edit one direction each, if a run edited directions one by one; empty for others."""
     return [arm for arm in arms if arm.direction and arm.is_studied]
-
-
-def _ranked(arm: Arm, study: EffectsStudy) -> Ranked:
-    return Ranked(
-        str(arm.direction),
-        arm.name,
-        {level.outcome: level for level in study.at_once if level.arm == arm.name},
-        {effect.outcome: effect for effect in study.effects if effect.arm == arm.name},
-    )

@@ -126,7 +126,9 @@ def intervention_page(name: str, summary: Sequence[str], films: Films | str, fig
         .render(
             name=name,
             summary=_paragraphs(summary),
-            figures=[_figure(path, caption) for path, caption in figures.items()],
+            figures=[
+                {"name": path.name, "caption": caption, "uri": picture(path)} for path, caption in figures.items()
+            ],
             style=style_of("document", _HERE, dark="preferred"),
             scripts=Scripts.of(()) if isinstance(films, str) else page_scripts(),
             reason=films,
@@ -181,10 +183,6 @@ def _paragraphs(summary: Sequence[str]) -> list[list[dict[str, Any]]]:
         else:
             paragraphs.append([])
     return [paragraph for paragraph in paragraphs if paragraph]
-
-
-def _figure(path: Path, caption: str) -> dict[str, str]:
-    return {"name": path.name, "caption": caption, "uri": picture(path)}
 
 
 def compare(unedited: Replay, edited: Replay, drawn: Sequence[int], ticks: int = 0) -> ComparedReplays:

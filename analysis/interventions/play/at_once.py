@@ -6,7 +6,6 @@ edited it (in total), and with what random edits would do in the very same state
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from analysis.interventions.edits.donor_rule import DonorRule, Donors
-from analysis.interventions.play.outcomes import DonorOutcomes
 from reinforcement_learning.play.stepper import Decision
 
 _MOST_OPTIONS_NAMED = 5
@@ -145,37 +143,6 @@ class Shadows:
 def differ(one: MemoryState, other: MemoryState) -> torch.Tensor:
     """Return whether two memories of each of B agents differ at all, (B,) bool."""
     return (one.hidden != other.hidden).any(2).any(0) | (one.cell != other.cell).any(2).any(0)
-
-
-class ControlAtOnce:
-    """What one random edit would do at once in the states of the edit's own arm, at a forward pass a tick.
-
-    A control that is played shows what it does to lives, but costs a whole arm. At once, a control is what the policy
-    would have done in the very state in which an agent was edited, had it been edited along a random direction instead.
-    It is counted for every slot during one group of episodes.
-    """
-
-    def __init__(self, name: str, slots: int):
-        """Start to count for this number of slots."""
-        self.name = name
-        self._ticks = np.zeros(slots)
-        self._sums: dict[str, np.ndarray] = {}
-        self._donor_outcomes = DonorOutcomes(slots)
-
-    def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor], donors: Mapping[DonorRule, Donors]) -> None:
-        """Add a tick of E agents: their slots, (E,) int64, what the control did, (E,) by name, and their donors."""
-        self._ticks[slots] += 1
-        for name, values in numbers.items():
-            of_slots = self._sums.setdefault(name, np.zeros(len(self._ticks)))
-            of_slots[slots] += values.cpu().numpy()
-        if donors:
-            self._donor_outcomes.add(slots, numbers, donors)
-
-    def row(self, slot: int) -> dict[str, Any]:
-        """Return the outcomes of one life by name; none if it was never edited."""
-        ticks = self._ticks[slot]
-        means = {name: sums[slot] / ticks for name, sums in self._sums.items()} if ticks else {}
-        return {**means, **self._donor_outcomes.row(slot)}
 
 
 def donors_behind(count: int, donors: Mapping[DonorRule, Donors]) -> tuple[torch.Tensor, dict[DonorRule, Donors]]:

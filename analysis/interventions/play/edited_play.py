@@ -18,9 +18,9 @@ from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors
 from analysis.interventions.edits.edit_options import GOAL
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import memory_states
-from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
+from analysis.interventions.play.at_once import Outputs, Shadows, at_once, differ, donors_behind
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of, share_within
+from analysis.interventions.play.outcomes import FollowedEdits, LifeOutcomes, OutcomesAtOnce, goals_of, share_within
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
 from analysis.interventions.play.request import PATHS
 from reinforcement_learning.game.ground_truth import OwnRows
@@ -65,8 +65,8 @@ class _EditedGame:
         self.shadows = Shadows(self.policy, pool.slots, plan.reported)
         self.outcomes = LifeOutcomes(pool, self.goals, plan.when.first)
         self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
-        self.donor_outcomes = DonorOutcomes(pool.slots)
-        self.controls = [ControlAtOnce(control.name, pool.slots) for control in plan.controls]
+        self.at_once = OutcomesAtOnce(pool.slots)
+        self.controls = [OutcomesAtOnce(pool.slots) for _ in plan.controls]
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
         self.moments |= {
             reading.name: reading.empty(self.policy.layer_units[reading.layer]) for reading in plan.readings
@@ -93,9 +93,11 @@ class _EditedGame:
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
         keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
         lasting = self.followed.row(slot) if self.followed else {}
-        yield {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot), **lasting}
+        edited = {"edited_ticks": self.at_once.ticks[slot]} if self.at_once.ticks[slot] else {}
+        yield {**keys, **self.outcomes.row(slot, life), **edited, **self.at_once.row(slot), **lasting}
         if self.drawn[slot]:
-            yield from ({**keys, "arm": control.name, **control.row(slot)} for control in self.controls)
+            for plan, control in zip(self.plan.controls, self.controls, strict=True):
+                yield {**keys, "arm": plan.name, **control.row(slot)}
 
     def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
@@ -193,7 +195,7 @@ class _EditedGame:
         far = [distance.measure(tick.edited[layer].cpu().numpy()) for layer, distance in self.plan.distances.items()]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
-        self.outcomes.add(slots, numbers)
+        self.at_once.add(slots, numbers, tick.donors)
         if self.controls:
             self._measure_controls(choice, slots, unedited, without, tick)
         if self.followed:
@@ -208,15 +210,16 @@ class _EditedGame:
                 changes += [(layer, state - own[layer]) for layer, state in memory_states(begun).items()]
             spans = self.plan.spans
             shares = [share_within(spans[layer], change.cpu().numpy()) for layer, change in changes if layer in spans]
-            self.donor_outcomes.add(slots, in_play, tick.donors)
-            self.donor_outcomes.add_within(slots, shares)
+            self.at_once.add_within(slots, shares)
 
     def _measure_controls(
         self, choice: EntrantActions, slots: np.ndarray, unedited: MemoryState, without: Outputs, tick: "_Tick"
     ) -> None:
         """Measure what the controls would do in the states in which these agents were edited; arguments as `_measure`.
 
-        Donors, whom nobody edits, are lined up behind the edited agents.
+        A control that is played shows what it does to lives, but costs a whole arm. At once, at a forward pass a tick,
+        a control is what the policy would have done in the very state in which an agent was edited, had it been edited
+        along a random direction instead. Donors, whom nobody edits, are lined up behind the edited agents.
         """
         device, count = unedited.hidden.device, len(slots)
         behind, donors = donors_behind(count, tick.donors)

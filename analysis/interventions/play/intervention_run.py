@@ -67,8 +67,9 @@ class PlayedArms:
 
     def missing(self, arm: Arm) -> list[ArmGroup]:
         """Return an arm's groups that are not stored, or damaged, or not in the arm's dump."""
-        wanted = [ArmGroup(group.seed, group.numbers, arm.name) for group in self.groups]
-        return [group for group in wanted if self._stored(group) is None or not self.dumps.hold(arm, group)]
+        return [
+            group for group in self._groups_of(arm) if self._stored(group) is None or not self.dumps.hold(arm, group)
+        ]
 
     def episodes_missing(self) -> int:
         """Return how many episodes of all arms are missing."""
@@ -92,10 +93,7 @@ class PlayedArms:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all lives of all arms."""
-        stored = (
-            self._stored(ArmGroup(group.seed, group.numbers, arm.name)) for arm in self.arms for group in self.groups
-        )
-        return [row for rows in stored for row in rows or ()]
+        return [row for arm in self.arms for group in self._groups_of(arm) for row in self._stored(group) or ()]
 
     def moments(self, arm: Arm) -> dict[str, StateMoments]:
         """Return the moments that an arm summed up, over all its groups in their order."""
@@ -107,11 +105,11 @@ class PlayedArms:
 
     def moments_by_group(self, arm: Arm) -> list[dict[str, StateMoments]]:
         """Return the moments that each group of an arm summed up; empty if there are none."""
-        paths = [
-            self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
-            for group in self.groups
-        ]
+        paths = [self._path(group).with_suffix(".safetensors") for group in self._groups_of(arm)]
         return [from_arrays(read_tensors(path, "state moments")[0]) if path.exists() else {} for path in paths]
+
+    def _groups_of(self, arm: Arm) -> list[ArmGroup]:
+        return [ArmGroup(group.seed, group.numbers, arm.name) for group in self.groups]
 
     def _path(self, group: ArmGroup) -> Path:
         place = [arm.name for arm in self.arms].index(group.arm)

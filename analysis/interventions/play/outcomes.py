@@ -1,4 +1,4 @@
-"""What a life leaves, counted tick by tick: what agents did, how actions followed donors, how long edits lasted."""
+"""What a life leaves, counted tick by tick: what agents did, what an edit did at once, and how long it lasted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,9 +43,7 @@ class LifeOutcomes:
         self._moves_counted = np.zeros(pool.slots)
         self._dealt, self._taken = np.zeros(pool.slots), np.zeros(pool.slots)
         self._food_seen, self._approached = np.zeros(pool.slots), np.zeros(pool.slots)
-        self._edited_ticks = np.zeros(pool.slots)
         self._last = np.full((pool.slots, 2), np.nan)  # positions, row and column
-        self._sums: dict[str, np.ndarray] = {}
         self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
         self._food = np.zeros((0, 2), dtype=np.int16)  # the food tile nearest to each of them
         self._distance = np.zeros(0, dtype=np.int16)  # to it; `_FAR` if none is in view
@@ -89,12 +87,6 @@ class LifeOutcomes:
         self._food_seen[slots[now]] += 1
         self._approached[slots[now]] += moved < self._distance[saw][before]
 
-    def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor]) -> None:
-        """Add what an edit did at once to some agents in this tick: name -> (B,)."""
-        self._edited_ticks[slots] += 1
-        for name, values in numbers.items():
-            self._sums.setdefault(name, np.zeros(self.pool.slots))[slots] += values.cpu().numpy()
-
     def row(self, slot: int, life: Life) -> dict[str, Any]:
         """Return the outcomes of one life by name; those that do not exist for it are left out."""
         done = {
@@ -116,9 +108,6 @@ class LifeOutcomes:
         if self._goals[slot].any() and self._moves_counted[slot]:
             done["towards_goal"] = _PER_TICKS * self._towards[slot] / self._moves_counted[slot]
             done["right_way"] = float(self._towards[slot] > 0)
-        edited = self._edited_ticks[slot]
-        if edited:
-            done |= {"edited_ticks": edited, **{name: sums[slot] / edited for name, sums in self._sums.items()}}
         return done
 
 
@@ -160,8 +149,8 @@ def share_within(span: np.ndarray, changes: np.ndarray) -> np.ndarray:
     return np.divide(inside, whole, out=np.full(len(whole), np.nan), where=whole > _SMALLEST_CHANGE**2)
 
 
-class DonorOutcomes:
-    """Counts for every slot during one group of episodes.
+class OutcomesAtOnce:
+    """What an edit does at once, or one of its controls, in each edited tick; for every slot of one group of episodes.
 
     `follows_higher/FEATURE/HEAD/OPTION` is the share of ticks with a donor of a higher value in which the option's
     probability rises, `follows_lower/...` of ticks with a donor of a lower value in which it falls. The mean of both is
@@ -176,20 +165,28 @@ class DonorOutcomes:
 
     def __init__(self, slots: int):
         """Start to count for this number of slots."""
-        self._slots = slots
+        self.ticks = np.zeros(slots)  # in which each was edited
+        self._sums: dict[str, np.ndarray] = {}
         self._moved: dict[str, np.ndarray] = {}  # ticks with a lower and with a higher donor, (2, slots)
         self._followed: dict[str, np.ndarray] = {}  # those of them in which the option followed
-        self._within, self._ticks = np.zeros(slots), np.zeros(slots)
+        self._within, self._with_change = np.zeros(slots), np.zeros(slots)
 
     def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor], donors: Mapping[DonorRule, Donors]) -> None:
         """Count a tick of E edited agents.
 
         Args:
             slots: of the agents, (E,) int64.
-            numbers: what the edit did at once, as `at_once` returns it.
+            numbers: what was done at once, (E,) by name; gains in play are compared with the donors.
         """
-        outcomes = {Outcome.parse(name): values for name, values in numbers.items()}
-        gains = {outcome.of: values.numpy() for outcome, values in outcomes.items() if outcome.measure == "gain"}
+        self.ticks[slots] += 1
+        for name, values in numbers.items():
+            self._sums.setdefault(name, np.zeros(len(self.ticks)))[slots] += values.cpu().numpy()
+        outcomes = {Outcome.parse(name): values for name, values in numbers.items() if donors}
+        gains = {
+            outcome.of: values.numpy()
+            for outcome, values in outcomes.items()
+            if (outcome.measure, outcome.against) == ("gain", "in_play")
+        }
         for rule, donor in donors.items():
             side = np.sign(donor.given - donor.own)  # (E,)
             for option, gain in gains.items():
@@ -206,21 +203,22 @@ class DonorOutcomes:
         known = np.isfinite(shares)  # (layers, E)
         mean = np.where(known, shares, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         self._within[slots] += mean
-        self._ticks[slots] += known.any(axis=0)
+        self._with_change[slots] += known.any(axis=0)
 
     def row(self, slot: int) -> dict[str, float]:
         """Return the outcomes of one life by name; those that do not exist for it are left out."""
-        outcomes = {}
+        ticks = self.ticks[slot]
+        outcomes = {name: sums[slot] / ticks for name, sums in self._sums.items()} if ticks else {}
         for name, moved in self._moved.items():
             for side, follows in enumerate(_FOLLOWS):
                 if moved[side, slot]:
                     outcomes[Outcome(follows, name).name] = float(self._followed[name][side, slot] / moved[side, slot])
-        if self._ticks[slot]:
-            outcomes["within_data"] = float(self._within[slot] / self._ticks[slot])
+        if self._with_change[slot]:
+            outcomes["within_data"] = float(self._within[slot] / self._with_change[slot])
         return outcomes
 
     def _of(self, counts: dict[str, np.ndarray], name: str) -> np.ndarray:
-        return counts.setdefault(name, np.zeros((2, self._slots)))
+        return counts.setdefault(name, np.zeros((2, len(self.ticks))))
 
 
 _NOT_FOLLOWED = -1

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -73,7 +72,7 @@ def dump_folder(folder: Path, arm: Arm) -> Path:
     return folder / DUMPS_FOLDER / re.sub(r"[^A-Za-z0-9.+-]+", "_", arm.name)
 
 
-class RecordedArms:
+class RecordedArms(contextlib.ExitStack):
     """Writes the dumps of a run, as a context manager: leaving it without an error finishes them.
 
     Episodes that are stored completely survive an interruption; a later run writes the others.
@@ -85,13 +84,13 @@ class RecordedArms:
         Args:
             plan: episodes, seed and layers; without layers, nothing is recorded.
         """
+        super().__init__()
         self._dumps = {
             arm.name: _Dump(dump_folder(folder, arm), _metadata(contest, plan, arm))
             for arm in arms
             if plan.layers and is_recorded(arm)
         }
         self.layers = plan.layers
-        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Open the dumps.
@@ -102,13 +101,8 @@ class RecordedArms:
         with contextlib.ExitStack() as stack:
             for dump in self._dumps.values():
                 dump.open(stack)
-            self._stack = stack.pop_all()
+            self.push(stack.pop_all())
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, traceback)
 
     @property
     def folders(self) -> list[Path]:
