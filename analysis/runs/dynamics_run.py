@@ -125,9 +125,7 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     if MOTION_FILE not in finished or BEHAVIOURS_FILE not in finished:
         raise UserError(f"{path} holds no {MOTION_FILE}: give a run of {_SCRIPT}")
     run = finished.description()
-    folder = dump or recorded_dump(path, run)
-    if not (folder / METADATA_FILE).is_file():
-        raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
+    folder = recorded_dump(path, run, dump)
     behaviours = read_cluster_run(path, folder, BEHAVIOURS_FILE)
     _, summary = finished.read_json(SUMMARY_FILE, _Summary)
     layers = tuple(summary.behaviours.layers) or (summary.layer,)

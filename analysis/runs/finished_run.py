@@ -96,9 +96,7 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
         if name not in finished:
             raise UserError(f"{path} holds no {name}: only a run with an embedding and clusters can be explored")
     run = finished.description()
-    folder = dump or recorded_dump(path, run)
-    if not (folder / METADATA_FILE).is_file():
-        raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
+    folder = recorded_dump(path, run, dump)
     clusters = read_cluster_run(path, folder)
     content, summary = finished.read_json(SUMMARY_FILE, _Summary)
     if sorted(cluster.label for cluster in summary.clusters) != clusters.clusters:
@@ -113,12 +111,19 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     return FinishedRun(clusters, folder, run.seed, content, embedding)
 
 
-def recorded_dump(path: Path, run: RunDescription) -> Path:
+def recorded_dump(path: Path, run: RunDescription, dump: Path | None = None) -> Path:
     """Return the folder of the dump that a run was made from, as its run.json names it.
 
+    Args:
+        dump: where the user says that it is now, if so.
+
     Raises:
-        UserError: it names none, or the dump is no longer there.
+        UserError: it names none, or the dump is no longer there; or there is none where the user says.
     """
+    if dump:
+        if not (dump / METADATA_FILE).is_file():
+            raise UserError(f"--dump {dump} is not an activation dump: it holds no {METADATA_FILE}")
+        return dump
     recorded = run.arguments.get("dump")
     if not isinstance(recorded, str):
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump")

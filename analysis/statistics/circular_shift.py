@@ -191,20 +191,13 @@ class ShiftedCorrelations:
     informative: np.ndarray
 
 
-@dataclass
 class _Sums:
     """Sums over units (lives or episodes) of their shares, and of squared shares, for each permutation."""
 
-    total: np.ndarray  # (M + 1, K, F)
-    squares: np.ndarray
-    informative: np.ndarray  # (K, F)
-    power: np.ndarray
-    power_squares: np.ndarray
-
-    @classmethod
-    def empty(cls, permutations: int, shape: tuple[int, int]) -> "_Sums":
-        total, squares = (np.zeros((permutations + 1, *shape)) for _ in range(2))
-        return cls(total, squares, np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape))
+    def __init__(self, permutations: int, shape: tuple[int, int]):
+        self.total, self.squares = np.zeros((2, permutations + 1, *shape))  # (M + 1, K, F) each
+        self.power, self.power_squares = np.zeros((2, *shape))
+        self.informative = np.zeros(shape, np.int64)
 
     def add(self, shares: np.ndarray, power: np.ndarray) -> None:
         """Add one unit: its share for each permutation, (M + 1, K, F), and their mean square over all shifts."""
@@ -215,10 +208,8 @@ class _Sums:
         self.power_squares += power**2
 
     def p(self, fewest: int) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            size = np.where(self.squares > 0, np.abs(self.total) / np.sqrt(self.squares), 0.0)
-            effective = self.power**2 / np.maximum(self.power_squares, np.finfo(float).tiny)
-        return np.where(self.informative >= fewest, ratio_p(size[0], size[1:], self.informative, effective), np.nan)
+        effective = self.power**2 / np.maximum(self.power_squares, np.finfo(float).tiny)
+        return _p_values(ShiftedSums(self.total, self.squares, self.informative, effective), fewest)
 
 
 def shifted_correlations(
@@ -241,7 +232,7 @@ def shifted_correlations(
     kept = np.ones(len(x), bool) if inside is None else inside[lives.order]
     x = np.where(kept[:, None], x - x[kept].mean(axis=0) if kept.any() else x, 0.0)
     shape = x.shape[1], y.shape[1]
-    of_lives = _Sums.empty(permutations, shape)
+    of_lives = _Sums(permutations, shape)
     worlds = episode if episode is not None and len(np.unique(episode)) >= FEWEST_EPISODES else None
     shared = None if worlds is None else shared_shifts(lives, worlds, permutations, seed)
     together = None if shared is None else np.zeros((shared.episode.max() + 1, permutations + 1, *shape))
@@ -257,7 +248,7 @@ def shifted_correlations(
             together[number] += table[shared.shifts[:, number] % length]
     p = of_lives.p(FEWEST_LIVES)
     if together is not None:
-        of_episodes = _Sums.empty(permutations, shape)
+        of_episodes = _Sums(permutations, shape)
         for shares in together:
             of_episodes.add(shares, np.where(np.ptp(shares, axis=0) > _ROUNDING, (shares**2).mean(axis=0), 0.0))
         p = np.maximum(p, of_episodes.p(FEWEST_EPISODES))  # NaN stays NaN

@@ -15,6 +15,8 @@ from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_
 from analysis.statistics.permutation_p import information_p
 from analysis.statistics.shifts import ShiftedSums, one_hot, ranges, shifted_sums
 
+_NAN = float("nan")
+
 
 @dataclass(frozen=True)
 class Confound:
@@ -33,14 +35,14 @@ class Confound:
     """
 
     name: str
-    information: float
-    share: float
-    chance: float
-    excess: float
-    p: float
-    q: float
-    flagged: bool
-    reason: str
+    information: float = _NAN
+    share: float = _NAN
+    chance: float = _NAN
+    excess: float = _NAN
+    p: float = _NAN
+    q: float = _NAN
+    flagged: bool = False
+    reason: str = ""
 
 
 LARGE_EXCESS = 0.2
@@ -78,29 +80,16 @@ class Confounds:
     clusters: tuple[tuple[Confound, ...], ...]
 
 
-@dataclass(frozen=True)
-class _Null:
-    """Information of the labels as they are, the first row, and of M permutations; C labels, noise among them.
-
-    Attributes:
-        nats: of each label, (M + 1, C).
-        possible: the most that it can be, (M + 1, C).
-        mutual: of all labels together, (M + 1,).
-        p: of each label, (C,); NaN where there is no test.
-    """
-
-    nats: np.ndarray
-    possible: np.ndarray
-    mutual: np.ndarray
-    p: np.ndarray
-    p_overall: float
+_Null = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
+"""Information of the labels as they are, the first row, and of M permutations; C labels, noise among them: of each,
+(M + 1, C); the most that it can be, (M + 1, C); of all labels together, (M + 1,); p of each label, (C,), NaN where
+there is no test; and p of all together."""
 
 
-def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = None) -> tuple[Variable, ...]:
+def variables_of(records: Records, lives: Lives) -> tuple[Variable, ...]:
     """Return what is held against clusters: 20 quantiles of tick, row and column; life, agent, episode, map, policy.
 
-    Args:
-        policy: of each record, (B,), where a dump joins several; without it all records are of one.
+    A dump is of one policy, which the report says.
     """
     row, column = positions(records)
     unknown = np.zeros(len(records))
@@ -116,7 +105,7 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
             _numbered(records.columns.get("map", unknown)),
             reason="" if "map" in records.columns else "the dump does not record the map",
         ),
-        Variable("policy", _numbered(unknown if policy is None else policy)),
+        Variable("policy", _numbered(unknown)),
     )
 
 
@@ -148,7 +137,7 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
     known = [_reason(variable, clusters, lives) for variable in variables]
     everything = np.where(labels < 0, clusters, labels)
     rows = [
-        [_undefined(variable.name, reason)] * (clusters + 1)
+        [Confound(variable.name, reason=reason)] * (clusters + 1)
         if reason
         else _measure(variable, everything, clusters, lives, settings)
         for variable, reason in zip(variables, known, strict=True)
@@ -195,12 +184,12 @@ def _measure(
 ) -> list[Confound]:
     """Return what a variable has in common with each cluster, and last with all labels; q and flag still to come."""
     measure = _against_rotations if variable.name == "life" else _against_exchanges
-    null = measure(variable, labels, lives, settings)
-    own = [_confound(variable.name, null.nats[:, i], null.possible[:, i], null.p[i]) for i in range(clusters)]
+    nats, most, mutual, p, p_overall = measure(variable, labels, lives, settings)
+    own = [_confound(variable.name, nats[:, i], most[:, i], p[i]) for i in range(clusters)]
     possible = min(
         float(special.entr(counts / counts.sum()).sum()) for counts in (variable.counts, np.bincount(labels))
     )
-    return [*own, _confound(variable.name, null.mutual, np.full(len(null.mutual), possible), null.p_overall)]
+    return [*own, _confound(variable.name, mutual, np.full(len(mutual), possible), p_overall)]
 
 
 def _confound(name: str, nats: np.ndarray, possible: np.ndarray, p: float) -> Confound:
@@ -209,12 +198,7 @@ def _confound(name: str, nats: np.ndarray, possible: np.ndarray, p: float) -> Co
         shares = np.where(possible > 0, nats / possible, 0.0)
     share, chance = float(shares[0]), float(shares[1:].mean())
     excess = (share - chance) / (1 - chance) if chance < 1 - 1e-9 else 0.0
-    return Confound(name, float(nats[0]), share, chance, excess, float(p), float("nan"), False, "")
-
-
-def _undefined(name: str, reason: str) -> Confound:
-    nan = float("nan")
-    return Confound(name, nan, nan, nan, nan, nan, nan, False, reason)
+    return Confound(name, float(nats[0]), share, chance, excess, float(p))
 
 
 def _judged(rows: list[list[Confound]]) -> list[list[Confound]]:
@@ -255,7 +239,7 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
     if testable.any():
         p = np.where(testable, _smaller(p, information_p(score[0], score[1:])), p)
         p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
-    return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall)
+    return nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall
 
 
 def _mutual(nats: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -341,7 +325,7 @@ def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, set
     lesser = _excess(*pairs[0]) <= _excess(*pairs[1])
     nats = np.where(lesser, pairs[0][0], pairs[1][0])
     possible = np.broadcast_to(np.where(lesser, pairs[0][1], pairs[1][1]), nats.shape)
-    return _Null(nats, possible, np.array(mutual), np.full(count, np.nan), float("nan"))
+    return nats, possible, np.array(mutual), np.full(count, np.nan), _NAN
 
 
 def _excess(nats: np.ndarray, possible: np.ndarray) -> np.ndarray:

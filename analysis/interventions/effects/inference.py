@@ -10,7 +10,7 @@ from scipy import optimize, special, stats
 from activation_store.interventions import Arm, ArmKind
 from analysis.statistics.inference import LEVEL, POWER, Inference, student_stretch
 from analysis.statistics.permutation_p import counted_p, ratio_p
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, draws_of
 
 _GRID = (np.arange(400) + 0.5) / 400
 
@@ -233,9 +233,8 @@ class OverEpisodes:
     def _weights(self, episodes: int) -> np.ndarray:
         """Return the weight of each episode in each resample, (R, E); each row sums to 1."""
         if episodes not in self._drawn:
-            rng = np.random.default_rng([self.settings.seed, episodes, 0])
-            chances = np.full(episodes, 1 / episodes)
-            self._drawn[episodes] = rng.multinomial(episodes, chances, self.settings.bootstraps) / episodes
+            draws = draws_of(episodes, self.settings.bootstraps, [self.settings.seed, episodes, 0])
+            self._drawn[episodes] = draws / episodes
         return self._drawn[episodes]
 
 
