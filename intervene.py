@@ -76,10 +76,9 @@ def main() -> None:
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
 
-    from analysis.interventions.effects.inference import planned_lines
     from analysis.interventions.play.start import play
 
-    play(options, workers, lambda arms, drawn, agents: planned_lines(arms, options.episodes, drawn, agents))
+    play(options, workers)
     report(options.folder)
 
 

@@ -105,27 +105,20 @@ def effect_intervals(
     whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
     weights = draws_of(len(whole.count), settings.bootstraps, [settings.seed, 3]).astype(np.float64)  # (R, U)
     resampled = whole.weighted(weights)
-    rows = []
-    for records in members(labels)[1:]:
+    clusters, number = members(labels)[1:], features.shape[1]
+    ends = np.empty((6, len(clusters), number))
+    effective, tested = np.empty(len(clusters)), np.empty(len(clusters), np.int64)
+    agreeing = np.empty((len(clusters), number), np.int64)
+    for place, records in enumerate(clusters):
         theirs = scaled[records]
         cluster = _sums(theirs, unit_index[records], len(whole.count))
         by_episodes = _sums(theirs, episode_index[records], len(episodes.count))
-        ends = _intervals(cluster, whole, weights, resampled, settings)
-        fewest = min(cluster.effective_units, (whole - cluster).effective_units)
-        rows.append((*ends, fewest, *_agreement(by_episodes, episodes)))
-    low, high, low_rest, high_rest, low_difference, high_difference, effective, tested, agreeing = (
-        [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
-    )
+        ends[:, place] = _intervals(cluster, whole, weights, resampled, settings)
+        effective[place] = min(cluster.effective_units, (whole - cluster).effective_units)
+        tested[place], agreeing[place] = _agreement(by_episodes, episodes)
+    ends[4:] *= spread  # back to the features' units
     unit = "episode" if by_episode else "life"
-    difference = low_difference * spread, high_difference * spread  # back to the features' units
-    return EffectIntervals(
-        low, high, low_rest, high_rest, *difference, effective, tested, agreeing, unit, len(whole.count)
-    )  # fmt: skip
-
-
-def _no_cluster(features: int) -> list[np.ndarray]:
-    effects = [np.empty((0, features)) for _ in range(6)]
-    return [*effects, np.empty(0), np.empty(0, np.int64), np.empty((0, features), np.int64)]
+    return EffectIntervals(*ends, effective, tested, agreeing, unit, len(whole.count))
 
 
 def _intervals(

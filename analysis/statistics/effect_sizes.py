@@ -142,7 +142,7 @@ def effect_sizes(features: np.ndarray, labels: np.ndarray, lives: Lives, seed: i
     origin = features[0]
     shifted = features - origin
     groups = [moments(shifted[records]) for records in members(labels)]
-    rows = []
+    stacked = np.empty((5, len(groups) - 1, features.shape[1]))
     for cluster, (lengths, group, complement) in enumerate(
         zip(run_lengths(labels, lives), groups[1:], complements(groups)[1:], strict=True)
     ):
@@ -150,14 +150,6 @@ def effect_sizes(features: np.ndarray, labels: np.ndarray, lives: Lives, seed: i
         rng = np.random.default_rng([seed, cluster])
         windows = (random_windows(lengths, lives, group.count, rng) for _ in range(draws))
         baseline = pool([moments(shifted[window]) for window in windows])
-        rows.append(
-            (
-                group.mean + origin,
-                baseline.mean + origin,
-                cohens_d(group, baseline),
-                complement.mean + origin,
-                cohens_d(group, complement),
-            )
-        )
-    stacked = np.array(rows).reshape(-1, 5, features.shape[1])
-    return EffectSizes(*stacked.transpose(1, 0, 2))
+        against_both = [(of.mean + origin, cohens_d(group, of)) for of in (baseline, complement)]
+        stacked[:, cluster] = group.mean + origin, *against_both[0], *against_both[1]
+    return EffectSizes(*stacked)

@@ -14,7 +14,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions, check_feature
-from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
+from analysis.interventions.edits.feature_edits import FeatureEdit
 from analysis.interventions.edits.linear_readings import JointMoments, Reading, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MemoryEdit, Transplant, memory_states
 from analysis.interventions.edits.state_edits import (
@@ -64,7 +64,9 @@ class Edit:
         Raises:
             UserError: there is no such direction, sparse feature, variable or layer.
         """
-        features, erased = features_of(options, dictionary), None
+        features, erased = None, None
+        if dictionary is not None and options.of_features:
+            features = FeatureEdit(dictionary, tuple(map(dictionary.number, options.names)))
         if options.erased_layer is not None:
             check_policy_layers([options.erased_layer], policy.layers, policy.cell)
             for name in options.variables:

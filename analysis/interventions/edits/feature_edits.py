@@ -9,7 +9,6 @@ import torch
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
-from analysis.interventions.edits.edit_options import EditOptions
 from analysis.interventions.edits.state_edits import DirectedEdit, EditOf
 from common.user_error import UserError
 
@@ -48,17 +47,6 @@ class FeatureEdit(DirectedEdit):
         if not self.numbers:
             return np.eye(self.dictionary.units)
         return np.linalg.qr(self.dictionary.decoder[list(self.numbers)].T.astype(np.float64))[0].T
-
-
-def features_of(options: EditOptions, dictionary: SparseDictionary | None) -> FeatureEdit | None:
-    """Return the edit of sparse features, with strength 0, that options name; None if they are about something else.
-
-    Raises:
-        UserError: the dictionary has no such feature.
-    """
-    if dictionary is None or not options.of_features:
-        return None
-    return FeatureEdit(dictionary, tuple(dictionary.number(name) for name in options.names))
 
 
 def check_dictionary(

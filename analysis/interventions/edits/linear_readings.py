@@ -160,10 +160,6 @@ class JointMoments:
         """Which of states and variables do not vary, (units + K,) bool."""
         return self._still(self.covariance)
 
-    def read_outs(self) -> np.ndarray:
-        """Return the weights of the least-squares read-outs of all variables, (units, K)."""
-        return self._read_outs(self.covariance)
-
     def r_squared(self, left: np.ndarray | None = None) -> np.ndarray:
         """Return R2 of the least-squares read-out of each variable, (K,): the share of its variance that it explains.
 
@@ -175,13 +171,14 @@ class JointMoments:
             kept = np.eye(len(covariance))
             kept[:units, :units] = left
             covariance = kept @ covariance @ kept.T
-        residual = _residual(covariance, self._read_outs(covariance))
+        residual = _residual(covariance, self.read_outs(covariance))
         return _explained(residual, np.diag(covariance)[units:])
 
     def _still(self, covariance: np.ndarray) -> np.ndarray:
         return np.diag(covariance) <= _STILL * np.diag(self.sums.squares) / self.sums.count
 
-    def _read_outs(self, covariance: np.ndarray) -> np.ndarray:
+    def read_outs(self, covariance: np.ndarray) -> np.ndarray:
+        """Return the weights of the least-squares read-outs of all variables, (units, K), given `covariance`."""
         units = self.units
         moving = np.flatnonzero(~self._still(covariance)[:units])
         weights = np.zeros((units, len(covariance) - units))
@@ -210,7 +207,7 @@ def held_out_r_squared(groups: Sequence[JointMoments]) -> np.ndarray | None:
         others = JointMoments(total - group.sums, units)
         away = group.sums.mean - others.sums.mean
         around = group.covariance + np.outer(away, away)  # mean squares about the mean of the other groups
-        residual += group.sums.count * _residual(around, others.read_outs())
+        residual += group.sums.count * _residual(around, others.read_outs(others.covariance))
         spread += group.sums.count * np.where(group.still, 0.0, np.diag(group.covariance))[units:]
     return _explained(residual, spread)
 

@@ -1,7 +1,7 @@
 """What an intervention run shows, in a few lines for the terminal."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analysis.interventions.effects.bends import Bend
 from analysis.interventions.effects.controls import RANDOM, Against, Judged
@@ -103,11 +103,7 @@ def _ranking(ranked: list[Ranked], study: EffectsStudy) -> Iterator[str]:
     """Yield what each direction does at once, and below it what it does to behaviour."""
     for place, entry in enumerate(ranked, start=1):
         yield f"  {place}. {entry.direction}"
-        for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE):
-            if level := entry.at_once.get(outcome):
-                sign = outcome == VALUE_CHANGE
-                text = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
-                yield f"    at once: {text}"
+        yield from (f"  {line}" for line in _levels(entry.at_once, (KL, KL_IN_PLAY, VALUE_CHANGE)))
         yield from (f"  {line}" for line in _follows([option for option in study.follows if option.arm == entry.arm]))
         yield from (f"  {line}" for line in _effects(list(entry.effects.values())))
 
@@ -167,11 +163,7 @@ def _rank(against: Against) -> str:
 
 def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     named = {change.outcome: change for change in levels}
-    for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
-        if change := named.get(outcome):
-            sign = outcome == VALUE_CHANGE
-            line = with_interval(title_with_unit(outcome), change.level, *_controls(change.against, sign), sign=sign)
-            yield f"  at once: {line}"
+    yield from _levels(named, (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS))
     if heads := _largest("kl", levels)[:_HEADS_SHOWN]:
         parts = (f"{head} {number(change.level.value, False)}" for head, change in heads)
         yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
@@ -184,6 +176,14 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     if moved := _largest("moved", levels)[:_OPTIONS_SHOWN]:
         parts = (f"{name} {number(change.level.value)}" for name, change in moved)
         yield f"  at once: largest changes along other directions, in total, in standard deviations: {', '.join(parts)}"
+
+
+def _levels(levels: Mapping[str, AtOnce], outcomes: Sequence[str]) -> Iterator[str]:
+    for outcome in outcomes:
+        if change := levels.get(outcome):
+            sign = outcome == VALUE_CHANGE
+            line = with_interval(title_with_unit(outcome), change.level, *_controls(change.against, sign), sign=sign)
+            yield f"  at once: {line}"
 
 
 def _follows(options: list[Follows]) -> Iterator[str]:

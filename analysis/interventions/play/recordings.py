@@ -62,11 +62,6 @@ class ArmRecorder:
 DUMPS_FOLDER = "dumps"
 
 
-def is_recorded(arm: Arm) -> bool:
-    """Return whether an arm is recorded if a run records any: the trained policy without the edit, and with it."""
-    return arm.policy == "trained" and arm.kind in ("unedited", "edit")
-
-
 def dump_folder(folder: Path, arm: Arm) -> Path:
     """Return the folder of an arm's dump in a run's folder."""
     return folder / DUMPS_FOLDER / re.sub(r"[^A-Za-z0-9.+-]+", "_", arm.name)
@@ -75,7 +70,8 @@ def dump_folder(folder: Path, arm: Arm) -> Path:
 class RecordedArms(contextlib.ExitStack):
     """Writes the dumps of a run, as a context manager: leaving it without an error finishes them.
 
-    Episodes that are stored completely survive an interruption; a later run writes the others.
+    They are of the trained policy, without the edit and with it. Episodes that are stored completely survive an
+    interruption; a later run writes the others.
     """
 
     def __init__(self, folder: Path, contest: Contest, arms: Sequence[Arm], plan: RecordingPlan):
@@ -88,7 +84,7 @@ class RecordedArms(contextlib.ExitStack):
         self._dumps = {
             arm.name: _Dump(dump_folder(folder, arm), _metadata(contest, plan, arm))
             for arm in arms
-            if plan.layers and is_recorded(arm)
+            if plan.layers and arm.policy == "trained" and arm.kind in ("unedited", "edit")
         }
         self.layers = plan.layers
 

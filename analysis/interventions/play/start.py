@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from activation_store.interventions import (
     LIVES_FILE,
     RUN_FILE,
     UNEDITED_REPLAY,
-    Arm,
     LivesTable,
     write_lives,
 )
@@ -25,6 +24,7 @@ from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.edit_options import GOAL
 from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.interventions.edits.linear_readings import NothingToErase
+from analysis.interventions.effects.inference import planned_lines
 from analysis.interventions.play.experiment import (
     BodyCondition,
     Condition,
@@ -55,12 +55,8 @@ _NOT_SETTINGS = (
 """Options that do not change the results."""
 
 
-Announce = Callable[[Sequence[Arm], int, int], Sequence[str]]
-"""Says what a run will be able to find, given its arms, and how many agents are edited and live in each world."""
-
-
-def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
-    """Play what is missing of a run, and write its lives.
+def play(options: RunOptions, workers: Workers) -> None:
+    """Say what a run will be able to find, play what is missing of it, and write its lives.
 
     Raises:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
@@ -71,7 +67,7 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     folder = options.folder
     described = _described(experiment, contest)
     _claim(folder, described, resume=options.resume)
-    for line in announce(experiment.arms(), experiment.drawn, contest.env.num_agents):
+    for line in planned_lines(experiment.arms(), options.episodes, experiment.drawn, contest.env.num_agents):
         print(line, flush=True)
     make_maps(contest, options.seed, options.episodes)
     with locked_folder(folder):

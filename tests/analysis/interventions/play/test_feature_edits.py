@@ -158,7 +158,7 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
         "policies_dir": three_policies, "maps_dir": small_world.maps_dir,
     }  # fmt: skip
     spliced = RunOptions(edit="splice", output=tmp_path / "splice", **shared)  # type: ignore[arg-type]
-    play(spliced, Workers(1), lambda *planned: ())
+    play(spliced, Workers(1))
     result = read_lives(spliced.folder / LIVES_FILE)
     arms = set(result.arm.tolist())
     at_once = {name for name in arms if name.endswith(" at once")}
@@ -170,10 +170,10 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     assert report_run(spliced.folder)
     shared |= {"edit": "steer", "direction": "feature_3", "dose": "0,2", "condition": "feature_3 >= 0"}
     steered = RunOptions(output=tmp_path / "steer", **shared)  # type: ignore[arg-type]
-    play(steered, Workers(1), lambda *planned: ())
+    play(steered, Workers(1))
     result = read_lives(steered.folder / LIVES_FILE)
     kl = [np.nanmean(result.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]
     assert 0 <= kl[0] < kl[1]
     wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
-    assert_refuses("it has feature_0 to feature_63", play, wrong, Workers(1), lambda *planned: ())
+    assert_refuses("it has feature_0 to feature_63", play, wrong, Workers(1))
     assert not wrong.folder.exists()

@@ -22,7 +22,6 @@ from tests.command import assert_refuses
 pytestmark = pytest.mark.slow
 
 UNITS = 32
-QUIET = lambda *planned: ()  # noqa: E731
 EPISODES = 5  # two groups of parallel episodes
 
 
@@ -53,7 +52,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
 
 @pytest.fixture(scope="module")
 def lives(options: RunOptions) -> LivesTable:
-    play(options, Workers(2), QUIET)
+    play(options, Workers(2))
     return read_lives(options.folder / LIVES_FILE)
 
 
@@ -142,7 +141,7 @@ def test_an_interrupted_run_ends_like_one_in_one_go(
     groups = sorted((folder / "groups").glob("*.json"))
     groups[2].unlink()
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
-    play(again(options, folder, resume=True), workers, QUIET)
+    play(again(options, folder, resume=True), workers)
     for name in (UNEDITED_REPLAY, EDITED_REPLAY):
         assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
     assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
@@ -197,7 +196,7 @@ TRANSPLANT = {"edit": "transplant", "donor": "self_food", "direction": None, "do
     ],
 )  # fmt: skip
 def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, said: str) -> None:
-    assert_refuses(said, play, again(options, options.folder, **changed), Workers(1), QUIET)
+    assert_refuses(said, play, again(options, options.folder, **changed), Workers(1))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +223,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
     other = again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed})
-    assert_refuses(said, play, other, Workers(1), QUIET)
+    assert_refuses(said, play, other, Workers(1))
     assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
@@ -236,12 +235,12 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
         "record": "", "follow": 0, "max_steps": 16,
     }  # fmt: skip
     both = again(options, tmp_path / "both", direction="unit_0,unit_1", one_by_one=True, **base)
-    play(both, Workers(2), QUIET)
+    play(both, Workers(2))
     result = read_lives(both.folder / LIVES_FILE)
     moved = {}
     for name in ("unit_0", "unit_1"):
         alone = again(options, tmp_path / name, direction=name, **base)
-        play(alone, Workers(2), QUIET)
+        play(alone, Workers(2))
         own, shared = read_lives(alone.folder / LIVES_FILE).of_arm("edit"), result.of_arm(f"edit, {name}")
         for outcome, values in own.outcomes.items():
             np.testing.assert_array_equal(shared.outcomes[outcome], values, err_msg=outcome)
@@ -254,11 +253,11 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
 def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
     erase = {"edit": "erase", "direction": None, "dose": None, "further": (), "directions": None, "episodes": 2}
     other = again(options, tmp_path / "run", variable="self_npc_type", **erase)
-    assert_refuses("self_npc_type: it has the same value in all", play, other, Workers(1), QUIET)
+    assert_refuses("self_npc_type: it has the same value in all", play, other, Workers(1))
     assert not (tmp_path / "run").exists()
 
 
 def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
     small = tmp_path / "small.safetensors"
     write_directions(small, (unit(0, 8, "first"), unit(1, 8, "second"), unit(2, 8, "third")))
-    assert_refuses("8 weights", play, again(options, tmp_path / "run", directions=small), Workers(1), QUIET)
+    assert_refuses("8 weights", play, again(options, tmp_path / "run", directions=small), Workers(1))
