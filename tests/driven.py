@@ -29,6 +29,19 @@ def drive(policy: RecurrentPolicy, weight: float, **units: int) -> None:
         head.weight[0, unit] = weight
 
 
+@torch.no_grad()
+def emptied_gates(policy: RecurrentPolicy) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Set all weights of an LSTM to 0, and return those of inputs, of hidden states, and the biases, to be written to.
+
+    By gate, in the order input, forget, cell, output, and by unit, as in `nn.LSTM`: (4, UNITS, inputs), (4, UNITS,
+    UNITS), (4, UNITS).
+    """
+    for weights in policy.lstm.parameters():
+        weights.zero_()
+    inputs, hidden, bias, _ = (part.detach().unflatten(0, (4, UNITS)) for part in policy.lstm.all_weights[0])
+    return inputs, hidden, bias
+
+
 def driven_contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
     """The policy alone in a small world, for 18 ticks."""
     env = replace(small_world, spawn_immunity=0, horizon=18)

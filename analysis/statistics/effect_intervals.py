@@ -117,8 +117,10 @@ def effect_intervals(
         effective[place] = min(cluster.effective_units, (whole - cluster).effective_units)
         tested[place], agreeing[place] = _agreement(by_episodes, episodes)
     ends[4:] *= spread  # back to the features' units
-    unit = "episode" if by_episode else "life"
-    return EffectIntervals(*ends, effective, tested, agreeing, unit, len(whole.count))
+    return EffectIntervals(
+        *ends, effective=effective, episodes=tested, agreeing=agreeing, unit="episode" if by_episode else "life",
+        units=len(whole.count),
+    )  # fmt: skip
 
 
 def _intervals(

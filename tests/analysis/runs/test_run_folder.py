@@ -1,25 +1,20 @@
-"""A run's folder is claimed once, holds a complete run or none, no pickle, and no more records than it was told to."""
+"""A run's folder is claimed once, holds a complete run or none, and no pickle."""
 
 import os
 import platform
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
-from activation_store.schema import DumpMetadata
-from analysis.clusters.settings import AnalysisSettings
 from analysis.runs.finished_files import open_finished
-from analysis.runs.record_limit import check_fits, free_memory, limited
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, Parts, RunFolder, processor
 from common.files import sha256
 from common.user_error import UserError
 from tests.command import assert_refuses
-from tests.planted import planted_metadata
 
 
 def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
@@ -155,28 +150,3 @@ def test_parts_of_other_arguments_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["key.json"]
     (folder / "key.json").rename(folder / ".key.json.x.partial")
     assert Parts(tmp_path / "run", {"seed": 1}).there == []
-
-
-DUMP = Path("data/NAME")
-SETTINGS = AnalysisSettings(DUMP, subsample=10, max_records=1000, skip_first=2)
-LIVES = 50
-
-
-def dump_of(records: int) -> DumpMetadata:
-    return replace(planted_metadata(), records=records, lives=LIVES)
-
-
-@pytest.mark.parametrize(("records", "every"), [(1, 10), (10_100, 10), (10_101, 11), (20_100, 20), (1_000_100, 1000)])
-def test_fewer_records_of_a_large_dump_are_kept(records: int, every: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert limited(SETTINGS, DUMP, dump_of(records), 0) == replace(SETTINGS, subsample=every)
-    note = capsys.readouterr().err
-    assert ("note: " in note) == (every > 10)
-    if note:
-        assert f"holds {records:,} records: one record in {every} of each life is kept instead of one in 10" in note
-
-
-def test_what_would_not_fit_is_refused_with_what_it_needs() -> None:
-    check_fits(DUMP, 1000, 1)
-    if free_memory() is not None:
-        refusal = "an analysis of 1,000 records of data/NAME needs about 1000.0 GB of memory, .*lower --max-records"
-        assert_refuses(refusal, limited, SETTINGS, DUMP, dump_of(20_100), 1e9)

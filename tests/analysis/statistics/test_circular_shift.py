@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.statistics.circular_shift import age_of, circular_shift_test, shift_test_given_time, time_course
+from analysis.lives import Lives
+from analysis.statistics.circular_shift import (
+    CircularShiftTest,
+    age_of,
+    circular_shift_test,
+    shift_test_given_time,
+    time_course,
+)
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.statistics.permutation_p import counted_p, information_p, ratio_p
 from analysis.statistics.shifts import ShiftedSums, centred, shared_shifts, shifted_sums
@@ -223,23 +230,22 @@ def test_only_what_is_wanted_is_tested() -> None:
 DUMPS = 40
 
 
-def test_what_drifts_with_the_tick_survives_without_it_only() -> None:
-    plain, given_time = 0, 0
-    for run in range(DUMPS):
-        features, labels, lives, tick = drifting_together(np.random.default_rng([21, run]))
-        settings, episode = Inference(permutations=99, seed=run), np.zeros(len(tick), np.int64)
-        result = circular_shift_test(features, labels, lives, 99, run, episode)
-        again = shift_test_given_time(features, labels, lives, tick, episode, result, result.q <= LEVEL, settings)
-        plain += bool((result.q <= LEVEL).any())
-        given_time += bool((again.q <= LEVEL).any())
-    assert plain > 0.2 * DUMPS and given_time <= LEVEL * DUMPS
-
-
-def test_behaviour_beyond_the_tick_survives_both() -> None:
-    features, labels, lives, tick = drifting_together(np.random.default_rng([21, 0]), lift=1.5)
+def twice_tested(
+    features: np.ndarray, labels: np.ndarray, lives: Lives, tick: np.ndarray, permutations: int, seed: int = 0
+) -> tuple[CircularShiftTest, CircularShiftTest]:
+    """The test, and that of what it finds given time; all lives are of one episode."""
     episode = np.zeros(len(tick), np.int64)
-    result = circular_shift_test(features, labels, lives, 199, 0, episode)
-    again = shift_test_given_time(features, labels, lives, tick, episode, result, result.q <= LEVEL, Inference(199))
+    plain = circular_shift_test(features, labels, lives, permutations, seed, episode)
+    settings = Inference(permutations=permutations, seed=seed)
+    return plain, shift_test_given_time(features, labels, lives, tick, episode, plain, plain.q <= LEVEL, settings)
+
+
+def test_what_drifts_with_the_tick_survives_without_it_only_and_behaviour_beyond_the_tick_survives_both() -> None:
+    dumps = (drifting_together(np.random.default_rng([21, run])) for run in range(DUMPS))
+    tests = [twice_tested(*dump, 99, run) for run, dump in enumerate(dumps)]
+    plain, given_time = (sum(bool((test.q <= LEVEL).any()) for test in kind) for kind in zip(*tests, strict=True))
+    assert plain > 0.2 * DUMPS and given_time <= LEVEL * DUMPS
+    result, again = twice_tested(*drifting_together(np.random.default_rng([21, 0]), lift=1.5), 199)
     assert result.q[0, 0] <= LEVEL and again.q[0, 0] <= LEVEL and again.direction[0, 0] == 1
 
 
@@ -256,7 +262,5 @@ def test_courses_over_tick_and_age_are_told_apart_and_followed() -> None:
 
 def test_what_tick_and_age_explain_whole_cannot_be_tested() -> None:
     _, labels, lives, tick = drifting_together(np.random.default_rng([21, 1]))
-    features, episode = tick[:, None].astype(float), np.zeros(len(tick), np.int64)
-    result = circular_shift_test(features, labels, lives, 99, 0, episode)
-    again = shift_test_given_time(features, labels, lives, tick, episode, result, np.full((1, 1), True), Inference(99))
-    assert np.isfinite(result.p).all() and np.isnan(again.p).all() and np.isnan(again.q).all()
+    result, again = twice_tested(tick[:, None].astype(float), labels, lives, tick, 99)
+    assert (result.q <= LEVEL).all() and np.isnan(again.p).all() and np.isnan(again.q).all()

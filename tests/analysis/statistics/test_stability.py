@@ -206,15 +206,11 @@ def flat_lumps(separation: float, records: int = 300) -> tuple[np.ndarray, np.nd
     return rng.normal(size=(records, 2)) + separation * np.array([[0, 0], [1, 0], [0, 1]])[labels], labels
 
 
-def test_lumps_apart_are_valid_and_a_cut_through_one_is_not() -> None:
+def test_lumps_apart_are_valid_a_cut_through_one_is_not_and_noise_pulls_the_index_towards_zero() -> None:
     points, labels = flat_lumps(12.0)
     apart, clusters = cluster_validity(points, labels, 0)
     cut, _ = cluster_validity(flat_lumps(0.0)[0], labels, 0)
     assert apart.dbcv > 0.7 and (clusters > 0.7).all() and apart.reason == "" and cut.dbcv < -0.3
-
-
-def test_noise_pulls_the_index_towards_zero() -> None:
-    points, labels = flat_lumps(12.0)
     half = np.where(np.arange(300) % 2, labels, -1)
     assert 0.2 < cluster_validity(points, half, 0)[0].dbcv < 0.6
 

@@ -1,7 +1,6 @@
 """Options that follow the donor's variable and paths that bend as predicted: planted ones are found, others are not."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects.bends import Bend
 from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.text import summary_lines
-from analysis.interventions.outputs import effects_table, write_effects
+from analysis.interventions.outputs import effects_table
 from analysis.statistics.inference import Inference
-from tests.command import rows_of
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, joined, kind_of, plant
 
 SETTINGS = Inference(permutations=499, bootstraps=499)
@@ -77,11 +75,11 @@ def test_summary_names_the_options_that_follow_most_and_least(study: EffectsStud
     assert "least: Move South" in lines[1]
 
 
-def test_table_and_figures_have_them(tmp_path: Path) -> None:
-    write_effects(tmp_path, *planted(), draws=99, seed=1)
-    named = [row for row in rows_of(tmp_path / "effects.tsv") if row["measure"] == "follows"]
+def test_the_table_has_them(study: EffectsStudy) -> None:
+    table = effects_table(study)
+    named = [dict(zip(table.heads, row, strict=True)) for row in table.rows if row[0] == "follows"]
     assert [item["outcome"] for item in named][:2] == ["follows/self_food/Move/East", "follows/self_food/Move/North"]
-    assert named[1]["verdict"] == "effect" and float(named[1]["random_donors_difference"]) > 0.2
+    assert named[1]["verdict"] == "effect" and named[1]["random_donors_difference"] > 0.2
 
 
 def test_broken_pairing_takes_their_verdicts_and_donors_on_one_side_only_leave_no_share() -> None:

@@ -104,14 +104,6 @@ def test_a_direction_without_a_kl_is_ranked_last() -> None:
     assert [item.direction for item in ranking(result)] == ["c", "a", "b"]
 
 
-def test_a_run_without_totals_says_what_is_missing() -> None:
-    table, arms = plant(Planted(agents=4, edited=2))
-    outcomes = {name: values for name, values in table.outcomes.items() if not name.startswith("kl_total")}
-    result = study_effects(replace(table, outcomes=outcomes), arms, SETTINGS)
-    (note,) = (item for item in result.notes if "total" in item)
-    assert "Bends of paths and kl_by_head.png" in note
-
-
 def test_planted_spillover_is_found_in_neighbours_only() -> None:
     result = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
     assert [spillover.outcome for spillover in result.spillovers if spillover.is_found] == ["drinks"]
@@ -185,6 +177,7 @@ def test_pairs_without_a_value_are_left_out_and_counted() -> None:
 
 def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
     result = study(LARGE)
+    assert persistence_figure(result) is None, "nothing was followed"
     at_once = {level.outcome: level for level in result.at_once}
     assert {
         "kl_total", "kl_in_play", "kl_total/Move", "value_change_total", "gain_total/Move/North", "off_manifold",
@@ -282,8 +275,10 @@ def study_with(rate: float) -> EffectsStudy:
     return study_effects(*with_followed(*plant(Planted()), rate), Inference(permutations=199, bootstraps=199))
 
 
-def test_the_planted_half_life_is_within_its_interval() -> None:
+def test_the_planted_half_life_is_within_its_interval_and_the_figure_has_a_panel_for_what_was_followed() -> None:
     study = study_with(0.5**0.5)  # half is left after two ticks
+    figure = persistence_figure(study)
+    assert figure is not None and [axes.get_title() for axes in figure.axes] == ["cell state"]
     (result,) = study.persistences
     assert result.what == "cell" and result.episodes == 8 and len(result.left) == FOLLOWED_TICKS + 1
     assert result.half_life.low <= 2 <= result.half_life.high
@@ -296,13 +291,6 @@ def test_an_edit_that_stays_has_no_half_life() -> None:
     study = study_with(1.0)
     assert study.persistences[0].half_life.value == np.inf
     assert any(f"more than {FOLLOWED_TICKS} ticks" in line for line in summary_lines(study))
-
-
-def test_the_figure_has_a_panel_for_what_was_followed_and_is_none_without() -> None:
-    figure = persistence_figure(study_with(0.5))
-    assert figure is not None and [axes.get_title() for axes in figure.axes] == ["cell state"]
-    table, arms = plant(Planted())
-    assert persistence_figure(study_effects(table, arms, Inference(permutations=99, bootstraps=99))) is None
 
 
 @pytest.mark.parametrize(

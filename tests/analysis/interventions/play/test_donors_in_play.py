@@ -18,10 +18,9 @@ from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
-from tests.driven import drive, lives_of, played
+from tests.driven import UNITS, drive, emptied_gates, lives_of, played
 from tests.tiny_policies import tiny_entrant
 
-UNITS = 16
 ROWS, COLUMNS, IDLE = 3, 5, 9  # units of the hidden state that hold the agent's row, column and row on the map
 GROUP = Group(4, (0, 1, 2, 3))
 BY_ROW = DonorRule("self_row")
@@ -34,25 +33,25 @@ def pool(small_world, task, maps) -> PolicyPool:
     which drives the choice of melee; an idle unit holds the row too, and drives nothing."""
     env = replace(small_world, spawn_immunity=0, horizon=12)
     entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
-    with torch.no_grad():
-        plant(entrant.policy)
+    plant(entrant.policy)
     return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(len(GROUP.numbers))
 
 
+@torch.no_grad()
 def plant(policy: RecurrentPolicy) -> None:
-    encoder, cell = policy.policy, policy.lstm
-    for weight in [*cell.parameters(), *encoder.projection.parameters(), *encoder.self_encoder.parameters()]:
+    encoder = policy.policy
+    inputs, _, bias = emptied_gates(policy)
+    for weight in [*encoder.projection.parameters(), *encoder.self_encoder.parameters()]:
         weight.zero_()
     columns = list(encoder.layout.entity_columns)
-    entering, forgetting, candidate, output = (gate * UNITS for gate in range(4))  # as in nn.LSTM
+    entering, forgetting, candidate, output = range(4)
     for state, name in ((ROWS, "row"), (COLUMNS, "col"), (IDLE, "row")):
         kept = [column for column in columns if column != "npc_type"].index(name)
         place = encoder.self_encoder.in_features - len(columns) + 1 + kept
         encoder.self_encoder.weight[state, place] = 1 / ENTITY_SCALES[name]
         encoder.projection.weight[state, UNITS + state] = 1  # the agent's own row is the second part
-        cell.weight_ih_l0[candidate + state, state] = 4
-    for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick
-        cell.bias_ih_l0[gate : gate + UNITS] = bias
+        inputs[candidate, state, state] = 4
+    bias[entering], bias[forgetting], bias[output] = 9, 0, 9  # a cell forgets half of itself in a tick
     drive(policy, 3, Move=ROWS, Style=COLUMNS)
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.state_edits import steer
@@ -10,7 +9,7 @@ from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, lives_of
+from tests.driven import DRIVER, UNITS, emptied_gates, lives_of
 
 FOLLOW = 4
 GROUP = Group(4, (0, 1))
@@ -18,14 +17,8 @@ GROUP = Group(4, (0, 1))
 
 @pytest.fixture(scope="module")
 def pool(contest: Contest) -> PolicyPool:
-    memory = contest.entrants[0].policy.memory
-    assert memory is not None
-    with torch.no_grad():
-        for name, weights in memory.named_parameters():
-            weights.zero_()
-            if "bias_ih" in name:  # gates in the order input, forget, cell, output: shut, half open, empty, open
-                weights[:UNITS] = -100
-                weights[3 * UNITS :] = 100
+    _, _, bias = emptied_gates(contest.entrants[0].policy)
+    bias[0], bias[3] = -100, 100  # shut and open; the forget gate is half open
     return contest.pool(len(GROUP.numbers))
 
 

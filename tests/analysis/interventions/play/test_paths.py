@@ -4,19 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import intervene
 from activation_store.interventions import LivesTable
-from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memory import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
-from tests.driven import DRIVER, UNITS, lives_of
+from tests.driven import DRIVER, UNITS, emptied_gates, lives_of
 
 GROUP = Group(4, (0, 1))
 OPEN = 12.0
@@ -24,18 +21,12 @@ ONCE = When(3, 4)
 KL = "kl_in_play"
 
 
-@torch.no_grad()
 def planted(contest: Contest, carrier: str) -> PolicyPool:
     """The driver's cell is kept by itself (cell), or read anew from its own hidden state in every tick (hidden).
 
     The game writes nothing, and the heads read the driver's hidden state.
     """
-    policy = contest.entrants[0].policy
-    memory = policy.memory
-    assert isinstance(policy, RecurrentPolicy) and isinstance(memory, LSTM)
-    for parameter in memory.parameters():
-        parameter.zero_()
-    _, hidden, bias, _ = (part.unflatten(0, (4, UNITS)) for part in memory.all_weights[0])
+    _, hidden, bias = emptied_gates(contest.entrants[0].policy)
     entering, forgetting, candidate, output = range(4)
     bias[entering], bias[output] = OPEN, OPEN
     bias[forgetting] = OPEN if carrier == "cell" else -OPEN

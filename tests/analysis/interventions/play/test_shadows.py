@@ -30,7 +30,7 @@ from reinforcement_learning.play.recorder import Batch
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, driven_contest, emptied_gates
 
 GROUP = Group(4, (0,))
 HUNGRY = When(condition=BodyCondition("self_food", "<", 80))
@@ -146,14 +146,11 @@ def pair(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Po
     """A cell with two units that do not depend on what is seen: c' = .95 c + .05, and c' = .3. Both drive the north."""
     contest = driven_contest(small_world, task, maps)
     policy = contest.entrants[0].policy
+    _, _, (entering, forgetting, candidate, output) = emptied_gates(policy)
+    entering[:], forgetting[:], output[:] = 100, -100, 100
+    entering[SLOW], forgetting[SLOW] = torch.logit(torch.tensor([ADDED, KEPT]))
+    candidate[SLOW], candidate[FAST] = 100, np.arctanh(AT_ONCE)
     with torch.no_grad():
-        for name, weights in policy.memory.named_parameters():  # type: ignore[union-attr]
-            weights.zero_()
-            if "bias_ih" in name:  # gates in the order input, forget, cell, output
-                entering, forgetting, candidate, output = weights.view(4, UNITS)
-                entering[:], forgetting[:], output[:] = 100, -100, 100
-                entering[SLOW], forgetting[SLOW] = torch.logit(torch.tensor([ADDED, KEPT]))
-                candidate[SLOW], candidate[FAST] = 100, np.arctanh(AT_ONCE)
         north = next(item for key, item in policy.policy.action_decoder.heads.items() if "Move" in key)
         north.weight[0, DRIVER], north.weight[0, SLOW], north.weight[0, FAST] = 0, 5, 3
     return contest.pool(1)
