@@ -117,9 +117,10 @@ def effect_intervals(
         effective[place] = min(cluster.effective_units, (whole - cluster).effective_units)
         tested[place], agreeing[place] = _agreement(by_episodes, episodes)
     ends[4:] *= spread  # back to the features' units
+    low, high, low_rest, high_rest, low_difference, high_difference = ends
     return EffectIntervals(
-        *ends, effective=effective, episodes=tested, agreeing=agreeing, unit="episode" if by_episode else "life",
-        units=len(whole.count),
+        low, high, low_rest, high_rest, low_difference, high_difference, effective, tested, agreeing,
+        "episode" if by_episode else "life", len(whole.count),
     )  # fmt: skip
 
 
