@@ -108,21 +108,19 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
     from analysis.evaluation.results import MODES
     from analysis.evaluation.scores import score
     from analysis.evaluation.tables import score_summary
-    from analysis.statistics.resampling import KeptDraws
     from common.files import atomic_file
 
-    draws = KeptDraws(bootstrap)
-    scores = [score(results, bootstrap, draws) for results in policies]
+    scores = [score(results, bootstrap) for results in policies]
     scores.sort(key=lambda score: (MODES.index(score.results.mode), -score.weighted_score.value))
     modes = {mode: [score.results for score in scores if score.results.mode == mode] for mode in MODES}
-    compared = {mode: improvements(playing, bootstrap, draws) for mode, playing in modes.items() if playing}
+    compared = {mode: improvements(playing, bootstrap) for mode, playing in modes.items() if playing}
     files = [*tables.score_tables(scores)]
     shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]
     if any(compared.values()):
         files.append(tables.improvement_table(compared))
         shown.append(tables.improvements_for_terminal(compared))
     if len(modes["pvp"]) > 1:
-        ratings = ranking(modes["pvp"], bootstrap, draws)
+        ratings = ranking(modes["pvp"], bootstrap)
         files.append(tables.ranking_table(ratings))
         shown.append(tables.ranking_for_terminal(ratings))
     with atomic_file(folder / FIGURE_FILE) as file:

@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.scores import PolicyResults
-from analysis.statistics.resampling import Bootstrap, Estimate, KeptDraws, Units, unit_count
+from analysis.statistics.resampling import Bootstrap, Estimate, Units, unit_count
 
 ELO_MEAN = 1000.0
 ELO_FACTOR = 400 / np.log(10)
@@ -61,7 +61,7 @@ def episode_scores(policies: Sequence[PolicyResults]) -> list[np.ndarray]:
     return scores
 
 
-def improvements(policies: Sequence[PolicyResults], bootstrap: Bootstrap, draws: KeptDraws) -> list[Improvement]:
+def improvements(policies: Sequence[PolicyResults], bootstrap: Bootstrap) -> list[Improvement]:
     """Compare each pair of one mode's policies, each with those named after it."""
     scores = episode_scores(policies)
     compared = []
@@ -71,7 +71,7 @@ def improvements(policies: Sequence[PolicyResults], bootstrap: Bootstrap, draws:
             probability = float(probability_of_improvement(own, others, *once)[0])
             low = high = np.array(np.nan)
             if unit_count(results.units) > 1 and unit_count(other.units) > 1:
-                weights = draws.of(results.units).episodes, draws.of(other.units).episodes
+                weights = bootstrap.draw(results.units).episodes, bootstrap.draw(other.units).episodes
                 low, high = bootstrap.interval(probability_of_improvement(own, others, *weights))
             estimate = Estimate(probability, float(low), float(high))
             compared.append(Improvement(results.policy, other.policy, estimate, len(own), len(others)))
@@ -100,7 +100,7 @@ def probability_of_improvement(
     return wins / weights.sum(axis=1, dtype=np.float64) / other_weights.sum(axis=1, dtype=np.float64)
 
 
-def ranking(policies: Sequence[PolicyResults], bootstrap: Bootstrap, draws: KeptDraws) -> list[Rating]:
+def ranking(policies: Sequence[PolicyResults], bootstrap: Bootstrap) -> list[Rating]:
     """Rank policies that shared worlds, best first.
 
     An outcome is which of two policies has the higher episode score in an episode that both played, ties half.
@@ -115,7 +115,7 @@ def ranking(policies: Sequence[PolicyResults], bootstrap: Bootstrap, draws: Kept
         ratings[linked, 0] = elo(total[None][:, linked][:, :, linked], met)[0]
         if unit_count(units) > 1:
             between = wins[:, linked][:, :, linked]
-            resampled = draws.of(units).episodes @ between.reshape(len(wins), -1)
+            resampled = bootstrap.draw(units).episodes @ between.reshape(len(wins), -1)
             ratings[linked, 1:] = np.stack(bootstrap.interval(elo(resampled.reshape(-1, *met.shape), met)), axis=1)
     outcomes = total.sum(axis=1) + total.sum(axis=0)
     won = total.sum(axis=1) / np.maximum(outcomes, 1)

@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.evaluation.held_out_tasks import CATEGORIES, FULL_SCORE, IN_CATEGORY, PREFIX, TASK_NAMES, TASK_WEIGHTS
 from analysis.evaluation.results import MODES, Mode, PolicyRun, mean_of
-from analysis.statistics.resampling import Bootstrap, Draws, Estimate, KeptDraws, Units, unit_count
+from analysis.statistics.resampling import Bootstrap, Draws, Estimate, Units, unit_count
 from common.user_error import UserError
 
 
@@ -78,7 +78,7 @@ def gather(runs: Iterable[PolicyRun]) -> list[PolicyResults]:
     return [PolicyResults(policy, mode, tuple(group)) for (mode, policy), group in groups.items()]
 
 
-def score(results: PolicyResults, bootstrap: Bootstrap, draws: KeptDraws) -> PolicyScores:
+def score(results: PolicyResults, bootstrap: Bootstrap) -> PolicyScores:
     """Score a policy; one that played a single episode, or a single seed without episodes, gets no intervals.
 
     A score is linear in the progress at each task, so each is a column of `parts @ progress`.
@@ -88,7 +88,7 @@ def score(results: PolicyResults, bootstrap: Bootstrap, draws: KeptDraws) -> Pol
     parts = np.vstack([np.full(tasks, 1 / tasks), TASK_WEIGHTS, in_category, IN_CATEGORY * TASK_WEIGHTS, np.eye(tasks)])
     observed = np.concatenate([parts @ results.task_progress, ticks_lived(results)])
     if unit_count(results.units) > 1:
-        drawn = draws.of(results.units)
+        drawn = bootstrap.draw(results.units)
         resampled = np.hstack([resampled_progress(results, drawn) @ parts.T, resampled_ticks(results, drawn)])
         low, high = bootstrap.interval(resampled)
     else:

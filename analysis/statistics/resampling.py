@@ -1,5 +1,6 @@
 """Bootstrap over seeds and the episodes within them: what one world's agents do is never taken for independent."""
 
+import functools
 import zlib
 from dataclasses import dataclass
 
@@ -44,11 +45,12 @@ class Bootstrap:
     resamples: int = 2000
     seed: int = 0
 
+    @functools.lru_cache(maxsize=128)  # noqa: B019 (what is kept alive are settings)
     def draw(self, units: Units) -> Draws:
         """Resample seeds with replacement, then as many episodes of each seed drawn as it has.
 
         A seed drawn twice has its episodes drawn twice. The same units always give the same draws, so what happened
-        in the same worlds is resampled together.
+        in the same worlds is resampled together. They are kept, since policies share their episodes.
         """
         rng = np.random.default_rng([self.seed, zlib.crc32(repr(units).encode())])
         seeds = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), self.resamples)
@@ -72,20 +74,6 @@ class Bootstrap:
         agree = np.ptp(resampled, axis=0) <= _ROUNDING * np.abs(resampled).max(axis=0)
         low, high = np.where(agree, np.nan, ends)
         return low, high
-
-
-class KeptDraws:
-    """Keeps draws, so that policies that share their episodes share them too."""
-
-    def __init__(self, bootstrap: Bootstrap):
-        self.bootstrap = bootstrap
-        self._kept: dict[Units, Draws] = {}
-
-    def of(self, units: Units) -> Draws:
-        """Return the draws of these units, the same object each time."""
-        if units not in self._kept:
-            self._kept[units] = self.bootstrap.draw(units)
-        return self._kept[units]
 
 
 def unit_count(units: Units) -> int:

@@ -1,7 +1,7 @@
 """Edits of an agent's memory between ticks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -52,7 +52,7 @@ class Clear(MemoryEdit):
 
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
         """See `MemoryEdit.begin`."""
-        cleared = MemoryState(memory.hidden.clone(), memory.cell.clone())
+        cleared = _of_both(torch.clone, memory)
         cleared.clear((age % self.every == 0).nonzero().squeeze(1))
         return cleared
 
@@ -93,13 +93,9 @@ class MovedAsFar(MemoryEdit):
 
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
         """See `MemoryEdit.begin`."""
-        along = MemoryState(self._direction(memory.hidden), self._direction(memory.cell))
-        start = MemoryState(_without(memory.hidden, along.hidden), _without(memory.cell, along.cell))
-        edited = self.original.begin(start, age, slots)
-        return MemoryState(
-            _moved(memory.hidden, start.hidden, edited.hidden, along.hidden),
-            _moved(memory.cell, start.cell, edited.cell, along.cell),
-        )
+        along = _of_both(self._direction, memory)
+        start = _of_both(_without, memory, along)
+        return _of_both(_moved, memory, start, self.original.begin(start, age, slots), along)
 
     def _direction(self, memory: torch.Tensor) -> torch.Tensor:
         """A direction of length 1 for each layer, (layers, 1, units) float64."""
@@ -129,9 +125,7 @@ class Transplant(MemoryEdit):
         """See `MemoryEdit.begin`."""
         assert self.memory is not None
         now = (age % self.every == 0).to(memory.hidden.device)[None, :, None]  # (1, B, 1)
-        return MemoryState(
-            torch.where(now, self.memory.hidden, memory.hidden), torch.where(now, self.memory.cell, memory.cell)
-        )
+        return _of_both(lambda donor, own: torch.where(now, donor, own), self.memory, memory)
 
 
 class KeptMemory(MemoryEdit):
@@ -148,13 +142,17 @@ def _with_room(held: MemoryState | None, memory: MemoryState, slots: torch.Tenso
     have = held.hidden.shape[1] if held else 0
     if held is not None and have >= wanted:
         return held
-    layers, units = memory.hidden.shape[0], memory.hidden.shape[2]
-    bigger = MemoryState(
-        memory.hidden.new_zeros(layers, wanted, units), memory.cell.new_zeros(memory.cell.shape[0], wanted, units)
-    )
+    bigger = _of_both(lambda states: states.new_zeros(len(states), wanted, states.shape[2]), memory)
     if held is not None:
         bigger.hidden[:, :have], bigger.cell[:, :have] = held.hidden, held.cell
     return bigger
+
+
+def _of_both(function: Callable[..., torch.Tensor], *memories: MemoryState) -> MemoryState:
+    """Return the memory of what a function makes of hidden states, and of cells, (layers, B, units)."""
+    return MemoryState(
+        function(*(memory.hidden for memory in memories)), function(*(memory.cell for memory in memories))
+    )
 
 
 def _without(memory: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:

@@ -81,12 +81,14 @@ class RecordedArms(contextlib.ExitStack):
             plan: episodes, seed and layers; without layers, nothing is recorded.
         """
         super().__init__()
-        self._dumps = {
-            arm.name: _Dump(dump_folder(folder, arm), _metadata(contest, plan, arm))
+        self._metadata = {
+            arm.name: (dump_folder(folder, arm), _metadata(contest, plan, arm))
             for arm in arms
             if plan.layers and arm.policy == "trained" and arm.kind in ("unedited", "edit")
         }
         self.layers = plan.layers
+        self._writers: dict[str, DumpWriter] = {}  # by arm; none of a dump that is complete since an earlier run
+        self._stored: dict[str, set[int]] = {}  # episodes stored before this run, or before a group started over
 
     def __enter__(self) -> Self:
         """Open the dumps.
@@ -95,66 +97,44 @@ class RecordedArms(contextlib.ExitStack):
             UserError: as `DumpWriter`.
         """
         with contextlib.ExitStack() as stack:
-            for dump in self._dumps.values():
-                dump.open(stack)
+            for arm, (folder, metadata) in self._metadata.items():
+                if state_of(folder) != "whole":
+                    self._writers[arm] = stack.enter_context(DumpWriter(folder, metadata, resume=True))
+                    self._stored[arm] = set(self._writers[arm].stored)
             self.push(stack.pop_all())
         return self
 
     @property
     def folders(self) -> list[Path]:
         """The folders of the dumps."""
-        return [dump.folder for dump in self._dumps.values()]
+        return [folder for folder, _ in self._metadata.values()]
 
     def layers_of(self, arm: Arm) -> tuple[str, ...]:
         """Return the layers that are recorded of an arm; none if it is not recorded."""
-        return self.layers if arm.name in self._dumps else ()
+        return self.layers if arm.name in self._metadata else ()
 
     def hold(self, arm: Arm, group: Group) -> bool:
         """Return whether a group of episodes need not be played for the dumps."""
-        return arm.name not in self._dumps or self._dumps[arm.name].holds(group)
+        return arm.name not in self._writers or set(group.numbers) <= self._writers[arm.name].stored.keys()
 
     def take(self, arm: str, recorded: Batch | Finished) -> None:
         """Write what was recorded of an arm."""
-        self._dumps[arm].take(recorded)
+        if arm not in self._writers:
+            return
+        writer, stored = self._writers[arm], self._stored[arm]
+        if isinstance(recorded, Finished):
+            if recorded.number not in stored:
+                writer.finish_episode(recorded.number, recorded.description)
+            return
+        new = recorded.records.take(~np.isin(recorded.records.episode, list(stored)))
+        if len(new):
+            writer.write(new)
 
     def start_over(self, arm: str, group: Group) -> None:
         """Forget the unfinished episodes of a group that is played again."""
-        if arm in self._dumps:
-            self._dumps[arm].start_over(group)
-
-
-class _Dump:
-    """One dump: complete since an earlier run, or being written."""
-
-    def __init__(self, folder: Path, metadata: DumpMetadata):
-        self.folder = folder
-        self._metadata = metadata
-        self._writer: DumpWriter | None = None
-        self._stored: set[int] = set()  # episodes stored before this run, or before a group started over
-
-    def open(self, stack: contextlib.ExitStack) -> None:
-        if state_of(self.folder) != "whole":
-            self._writer = stack.enter_context(DumpWriter(self.folder, self._metadata, resume=True))
-            self._stored = set(self._writer.stored)
-
-    def holds(self, group: Group) -> bool:
-        return self._writer is None or set(group.numbers) <= self._writer.stored.keys()
-
-    def take(self, recorded: Batch | Finished) -> None:
-        if self._writer is None:
-            return
-        if isinstance(recorded, Finished):
-            if recorded.number not in self._stored:
-                self._writer.finish_episode(recorded.number, recorded.description)
-            return
-        new = recorded.records.take(~np.isin(recorded.records.episode, list(self._stored)))
-        if len(new):
-            self._writer.write(new)
-
-    def start_over(self, group: Group) -> None:
-        if self._writer is not None:
-            self._writer.drop_unfinished(group.numbers)
-            self._stored = set(self._writer.stored)
+        if arm in self._writers:
+            self._writers[arm].drop_unfinished(group.numbers)
+            self._stored[arm] = set(self._writers[arm].stored)
 
 
 def _metadata(contest: Contest, plan: RecordingPlan, arm: Arm) -> DumpMetadata:

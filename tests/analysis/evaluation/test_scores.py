@@ -9,7 +9,7 @@ from analysis.evaluation.comparisons import elo, episode_scores, improvements, p
 from analysis.evaluation.held_out_tasks import TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
 from analysis.evaluation.results import PolicyRun, read_results
 from analysis.evaluation.scores import PolicyResults, PolicyScores, gather, resampled_progress, resampled_ticks, score
-from analysis.statistics.resampling import Bootstrap, KeptDraws
+from analysis.statistics.resampling import Bootstrap
 from tests.planted_results import Results, as_original, play, write
 
 TASKS = len(TASK_NAMES)
@@ -33,7 +33,7 @@ def planted_run(
 def scored(*runs: PolicyRun, **settings: float) -> PolicyScores:
     bootstrap = Bootstrap(**{"resamples": 400, **settings})
     (results,) = gather(runs)
-    return score(results, bootstrap, KeptDraws(bootstrap))
+    return score(results, bootstrap)
 
 
 def run_of(sums: np.ndarray, lives: np.ndarray, ticks: list[float], seed: int = 1, episodes: bool = True) -> PolicyRun:
@@ -219,13 +219,12 @@ def test_tasks_that_an_episode_lacks_count_at_par() -> None:
 
 def test_planted_order_is_found(tmp_path: Path) -> None:
     policies = planted(tmp_path, seeds=2)
-    draws = KeptDraws(BOOTSTRAP)
-    assert [row.policy for row in ranking(policies, BOOTSTRAP, draws)] == ["best", "middling", "worst"]
-    compared = {(row.policy, row.other): row.probability for row in improvements(policies, BOOTSTRAP, draws)}
+    assert [row.policy for row in ranking(policies, BOOTSTRAP)] == ["best", "middling", "worst"]
+    compared = {(row.policy, row.other): row.probability for row in improvements(policies, BOOTSTRAP)}
     assert set(compared) == {("best", "middling"), ("best", "worst"), ("middling", "worst")}
     assert all(0.6 < item.low < item.value < item.high <= 1 for item in compared.values())
     assert compared["best", "worst"].value > compared["best", "middling"].value
-    ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP, draws)}
+    ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP)}
     assert np.mean([row.rating.value for row in ratings.values()]) == pytest.approx(1000)
     assert all(row.outcomes == 2 * 120 for row in ratings.values())
     assert ratings["worst"].rating.high < ratings["middling"].rating.low
@@ -237,8 +236,8 @@ def test_equal_policies_are_not_told_apart(tmp_path: Path) -> None:
     rng, missed = np.random.default_rng(2), 0
     for _ in range(40):
         policies = read(tmp_path, {"eval_pvp_1.json": play({"one": 0.4, "other": 0.4}, 30, 20, rng)})
-        (compared,) = improvements(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
-        first, second = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+        (compared,) = improvements(policies, BOOTSTRAP)
+        first, second = ranking(policies, BOOTSTRAP)
         missed += not compared.probability.low <= 0.5 <= compared.probability.high
         assert first.rating.value + second.rating.value == pytest.approx(2000)
     assert missed <= 7
@@ -266,8 +265,8 @@ def test_all_ties_mean_equal_ratings_and_a_policy_that_always_wins_has_a_finite_
 
 def test_winning_every_episode_leaves_no_interval(tmp_path: Path) -> None:
     policies = planted(tmp_path, skills={"bad": 0.0, "good": 1.0}, episodes=10)
-    (compared,) = improvements(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
-    best, _ = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    (compared,) = improvements(policies, BOOTSTRAP)
+    best, _ = ranking(policies, BOOTSTRAP)
     assert (compared.policy, compared.probability.value, best.policy, best.won) == ("bad", 0, "good", 1)
     assert np.isnan([compared.probability.low, best.rating.low]).all()
 
@@ -277,7 +276,7 @@ def test_policies_that_never_met_the_others_have_no_rating(tmp_path: Path) -> No
     met = ({"a": 0.1, "b": 0.4}, {"b": 0.4, "c": 0.7}, {"x": 0.5, "y": 0.1})
     files = {f"eval_pvp_{seed}.json": play(skills, 40, 30, rng) for seed, skills in enumerate(met, 1)}
     policies = read(tmp_path, files)
-    ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))}
+    ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP)}
     assert list(ratings)[:3] == ["c", "b", "a"], "a and c met through b"
     assert np.isfinite([ratings[name].rating.low for name in "abc"]).all()
     assert np.isnan([ratings[name].rating.value for name in "xy"]).all()
@@ -288,10 +287,10 @@ def test_seeds_are_the_unit_where_files_tell_no_episodes(tmp_path: Path) -> None
     skills = {"one": 0.4, "other": 0.45}
     files = {f"eval_pvp_{seed}.json": as_original(play(skills, 10, 63, rng)) for seed in range(6)}
     policies = read(tmp_path / "six", files)
-    ratings = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    ratings = ranking(policies, BOOTSTRAP)
     better = [one > other for one, other in zip(*episode_scores(policies), strict=True)]
     assert 0 < sum(better) < 6 and {row.policy: row.won for row in ratings}["one"] == pytest.approx(np.mean(better))
     assert ratings[0].outcomes == 6 and np.isfinite(ratings[0].rating.low)
     alone = read(tmp_path / "one", {"eval_pvp_0.json": files["eval_pvp_0.json"]})
-    (rating, *_), (compared, *_) = (of(alone, BOOTSTRAP, KeptDraws(BOOTSTRAP)) for of in (ranking, improvements))
+    (rating, *_), (compared, *_) = (of(alone, BOOTSTRAP) for of in (ranking, improvements))
     assert np.isnan([rating.rating.low, compared.probability.high]).all()

@@ -32,7 +32,7 @@ from analysis.figures.style import NOISE_COLOUR, category_colour, cluster_colour
 from analysis.labels import largest_first
 from analysis.lives import lives_of, rolling_mean
 from analysis.statistics.inference import Inference
-from analysis.statistics.resampling import Bootstrap, KeptDraws
+from analysis.statistics.resampling import Bootstrap
 from common.number_text import format_number
 from tests.planted import planted_dump
 from tests.planted_results import as_original, play, write
@@ -351,7 +351,7 @@ def planted(folder: Path, policies: int, modes: tuple[str, ...], original: bool 
         played = play(skills, 4, 63, rng, tasks_in_turn=True)
         file = write(folder, f"eval_{mode}_1.json", as_original(played) if original else played)
         runs += read_results(file)
-    return [score(results, bootstrap, KeptDraws(bootstrap)) for results in gather(runs)]
+    return [score(results, bootstrap) for results in gather(runs)]
 
 
 @pytest.mark.parametrize("policies", [1, 2, 30])
