@@ -40,7 +40,8 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple
     if len(labels) > MOST_RECORDS:
         chosen = np.sort(np.random.default_rng([seed, 5]).choice(len(labels), MOST_RECORDS, replace=False))
     some, kept = points[chosen].astype(np.float64), labels[chosen].copy()
-    some, kept = _without_copies(some, kept)
+    _, first = np.unique(some, axis=0, return_index=True)  # of points on each other: it divides by their distances
+    some, kept = some[np.sort(first)], kept[np.sort(first)]
     sizes = np.bincount(kept[kept >= 0], minlength=len(nothing))
     kept[np.isin(kept, np.flatnonzero(sizes < _FEWEST_IN_CLUSTER))] = -1
     clusters = np.unique(kept[kept >= 0])
@@ -53,13 +54,6 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple
     nothing[clusters] = scores
     weights = np.bincount(kept[kept >= 0], minlength=len(nothing))[clusters] / len(kept)
     return Validity(float((weights * scores).sum()), len(kept), ""), nothing
-
-
-def _without_copies(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Keep one of the points that lie on each other: the index divides by their distances."""
-    _, first = np.unique(points, axis=0, return_index=True)
-    first.sort()
-    return points[first], labels[first]
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,11 @@ def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, set
     alike = np.ones(len(lives), np.int64)
     of_records, of_lives, mutual = [], [], []
     for draw in range(min(settings.permutations, _ROTATIONS) + 1):
-        placed = ordered if draw == 0 else np.roll(ordered[_in_random_order(lives, rng)], rng.integers(len(ordered)))
+        placed = ordered
+        if draw:  # whole lives in random order
+            order = rng.permutation(len(lives))
+            placed = ordered[ranges(lives.starts[order], lives.lengths[order])]
+            placed = np.roll(placed, rng.integers(len(ordered)))
         counts = np.bincount(placed * len(lives) + life, minlength=count * len(lives)).reshape(count, len(lives))
         of_records.append(information(counts, lives.lengths))
         of_lives.append(information(counts, alike))
@@ -339,12 +343,6 @@ def _most_in_few_lives(size: int, lives: Lives) -> float:
     lengths = np.sort(lives.lengths)[::-1]
     filled = np.clip(size - (np.cumsum(lengths) - lengths), 0, lengths)
     return float(information(filled, np.ones(len(lives))))
-
-
-def _in_random_order(lives: Lives, rng: np.random.Generator) -> np.ndarray:
-    """Return places of records in `lives.order`, whole lives in random order, (B,)."""
-    order = rng.permutation(len(lives))
-    return ranges(lives.starts[order], lives.lengths[order])
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:
