@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.reader import Progress
 from analysis.lives import lives_of
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
 from analysis.runs.finished_files import open_finished
@@ -47,13 +46,13 @@ class Selection:
         """Identity of the selected records, the columns of `IDENTITY`, (N,) int64 each."""
         return {name: column[self.records] for name, column in self.run.places.items()}
 
-    def rule(self, progress: Progress | None = None) -> CarryingRule:
+    def rule(self) -> CarryingRule:
         """Fit a rule that labels states of the run's layer: 1 where they are like the selected ones, 0 elsewhere.
 
         Raises:
             UserError: the dump cannot be read, or lacks records of the run.
         """
-        labelled = labelled_records(self.run, self.dump, progress)
+        labelled = labelled_records(self.run, self.dump, None)
         selected = np.zeros(len(self.run.label), np.int64)
         selected[self.records] = 1
         return rule_from(labelled.activations[self.run.layer], selected, lives_of(labelled).index)

@@ -28,17 +28,14 @@ class Condition:
         return bool(np.isfinite(self.error)) and self.freedom > 0
 
 
-def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 0.0, power: float = POWER) -> float:
-    """Return the size of effect that passes all conditions in a share `power` of runs like this one.
+def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 0.0) -> float:
+    """Return the size of effect that passes all conditions in 80% of runs like this one, which is `POWER`.
 
     Each condition asks for a two-sided p of at most `LEVEL` / `tests` by Student's t, which is what the correction for
     `tests` tests asks of a single effect. An effect over its standard error follows a noncentral t (Cohen 1988, section
     12.8). Conditions are taken for independent; they share the noise of the effect, so that power is a little higher.
     Errors are themselves estimates, and with few degrees of freedom most are too small, by the median of a chi variable
     over the root of its degrees of freedom, which is divided out.
-
-    Args:
-        power: between 0.5 and 1.
 
     Returns:
         In the unit of the errors; infinite if `smallest_p` is too large for anything to be found, NaN if no condition
@@ -58,7 +55,7 @@ def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 
     bar = quantile * np.sqrt(stats.chi2.ppf(_GRID[:, None], freedom) / freedom)  # (grid, conditions)
 
     def beyond_wanted(size: float) -> float:
-        return float(np.prod(special.ndtr(size / error - bar).mean(axis=0))) - power
+        return float(np.prod(special.ndtr(size / error - bar).mean(axis=0))) - POWER
 
     while beyond_wanted(high) < 0:
         high *= 2
