@@ -87,10 +87,14 @@ def play(options: RunOptions, workers: Workers) -> None:
 
 
 def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple[PlayedArms, LivesTable]:
-    """Play what is missing, and show how far it is; returns what was played, and the lives of all arms."""
+    """Play what is missing, and record what --record asks for; returns what was played, and the lives of all arms."""
     options = experiment.options
+    plan = RecordingPlan(options.episodes, None, options.seed, split(options.record), format="parquet")
+    dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
+    if dumps.folders:
+        print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
     untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
-    with _dumps(experiment, contest) as dumps, progress("playing", "episodes") as show:
+    with dumps, progress("playing", "episodes") as show:
         played = PlayedArms(experiment, dumps)
         missing = played.episodes_missing()
         print(f"{len(played.arms)} arms of {options.episodes} episodes, {missing:,} episodes to play")
@@ -102,16 +106,6 @@ def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple
             show(done, missing, "")
 
         return played, play_experiment(played, {"trained": contest, "untrained": untrained}, workers, on_episodes)
-
-
-def _dumps(experiment: Experiment, contest: Contest) -> RecordedArms:
-    """The dumps of the arms that --record asks for."""
-    options = experiment.options
-    plan = RecordingPlan(options.episodes, None, options.seed, split(options.record), format="parquet")
-    dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
-    if dumps.folders:
-        print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
-    return dumps
 
 
 def _contest(options: RunOptions) -> Contest:
