@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse, special
@@ -80,10 +81,14 @@ class Confounds:
     clusters: tuple[tuple[Confound, ...], ...]
 
 
-_Null = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
-"""Information of the labels as they are, the first row, and of M permutations; C labels, noise among them: of each,
-(M + 1, C); the most that it can be, (M + 1, C); of all labels together, (M + 1,); p of each label, (C,), NaN where
-there is no test; and p of all together."""
+class _Null(NamedTuple):
+    """Information of the labels as they are, the first row, and of M permutations; C labels, noise among them."""
+
+    nats: np.ndarray  # of each label, (M + 1, C)
+    possible: np.ndarray  # the most that it can be, (M + 1, C)
+    mutual: np.ndarray  # of all labels together, (M + 1,)
+    p: np.ndarray  # of each label, (C,); NaN where there is no test
+    p_overall: float
 
 
 def variables_of(records: Records, lives: Lives) -> tuple[Variable, ...]:
@@ -239,7 +244,7 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
     if testable.any():
         p = np.where(testable, _smaller(p, information_p(score[0], score[1:])), p)
         p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
-    return nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall
+    return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall)
 
 
 def _mutual(nats: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -329,7 +334,7 @@ def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, set
     lesser = _excess(*pairs[0]) <= _excess(*pairs[1])
     nats = np.where(lesser, pairs[0][0], pairs[1][0])
     possible = np.broadcast_to(np.where(lesser, pairs[0][1], pairs[1][1]), nats.shape)
-    return nats, possible, np.array(mutual), np.full(count, np.nan), _NAN
+    return _Null(nats, possible, np.array(mutual), np.full(count, np.nan), _NAN)
 
 
 def _excess(nats: np.ndarray, possible: np.ndarray) -> np.ndarray:
