@@ -67,6 +67,18 @@ class ActionHead:
     noop: int | None
 
 
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "Move.Direction": ("north", "south", "east", "west", "stay"), "Attack.Style": ("melee", "range", "mage"),
+}  # fmt: skip
+"""Names of the options of some action heads, in the game's order."""
+
+
+def option_names(head: str, count: int) -> list[str]:
+    """Return a name for each option of an action head; numbers where the game has none, or the head another size."""
+    names = OPTIONS.get(head, ())
+    return list(names) if len(names) == count else [f"option {number}" for number in range(count)]
+
+
 @dataclass(frozen=True)
 class DumpFile:
     """The expected size, hash and counts of one of a dump's files."""

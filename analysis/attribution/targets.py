@@ -7,17 +7,15 @@ import torch
 
 from activation_store.directions import Direction, Directions
 from activation_store.layers import check_policy_layers
+from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout
-from analysis.features.actions import STYLES
-from analysis.features.choices import DIRECTIONS
 from common.argument_checks import did_you_mean
 from common.user_error import UserError
 
 VALUE = "value"
 CHOSEN = "chosen"
-_OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def target_named(
 
 
 def _option(head: str, name: str, size: int, request: str) -> int:
-    known = _OPTIONS.get(head, ())
+    known = OPTIONS.get(head, ())
     if name in known:
         return known.index(name)
     if name.isascii() and name.isdigit() and int(name[:6]) < size:

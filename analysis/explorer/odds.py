@@ -8,19 +8,17 @@ import numpy as np
 from activation_store.layers import LSTM_HIDDEN
 from activation_store.reader import read_metadata
 from activation_store.records import Records
+from activation_store.schema import option_names
 from agent_zoo.base import RecurrentPolicy
 from analysis.dynamics.tracks import load_policy_of
 from analysis.explorer.content import Explored
 from analysis.explorer.tracks import everywhere
-from analysis.features.actions import STYLES
-from analysis.features.choices import DIRECTIONS
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
 from analysis.runs.finished_files import RunDescription
 from common.progress_view import Step
 from common.user_error import UserError
 
 _LEGAL = "legal"
-_NAMED = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +36,7 @@ class Odds:
     @property
     def names(self) -> dict[str, list[str]]:
         """Names of the options of these heads."""
-        return {head: _names(head, shares.shape[1]) for head, shares in self.options.items()}
-
-
-def _names(head: str, count: int) -> list[str]:
-    names = _NAMED.get(head, ())
-    return list(names) if len(names) == count else [f"option {number}" for number in range(count)]
+        return {head: option_names(head, shares.shape[1]) for head, shares in self.options.items()}
 
 
 def policy_for(run: RunDescription, dump: Path, policy: Path | None) -> RecurrentPolicy:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from activation_store.schema import OPTIONS
 from analysis.features.basics import chose, is_giving_item
 from analysis.features.feature import YES_OR_NO, Compute, Feature
 from analysis.features.observed import Observed
 
-STYLES = ("melee", "range", "mage")
-"""The options of `Attack.Style`, in order."""
+STYLES = OPTIONS["Attack.Style"]
 
 _ACTS = (
     "Move.Direction", "Attack.Target", "Use.InventoryItem", "Destroy.InventoryItem", "Buy.MarketItem",

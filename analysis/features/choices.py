@@ -14,7 +14,7 @@ from analysis.features.surroundings import NPC_TYPES
 STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 """What each option of a move adds to row and column, in the game's order."""
 DIRECTIONS = tuple(STEPS)
-"""The options of `Move.Direction`, in order; the no-op follows."""
+"""The options of `Move.Direction` but the last, the no-op."""
 
 _PRICES = (25, 50, 75)
 """Highest prices of the groups of prices but the last, in gold; prices start at 1."""

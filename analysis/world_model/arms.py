@@ -10,6 +10,7 @@ from torch.nn import functional
 from activation_store.directions import Direction, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.reader import read_metadata
+from activation_store.schema import OPTIONS
 from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
 from analysis.interventions.edits.state_edits import check_direction
@@ -24,7 +25,7 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.options import DIRECTIONS, LivesOptions, SearchOptions
+from analysis.world_model.options import LivesOptions, SearchOptions
 from analysis.world_model.simulation import Arm, simulated_metadata
 from common.user_error import UserError
 
@@ -74,8 +75,9 @@ def _is_there(folder: Path, held_out: HeldOut, options: LivesOptions, arm: Arm) 
 
 def move_arms(ticks: int) -> dict[str, Arm]:
     """Return the policy's own lives, and one simulation for each sequence of moves in the first ticks."""
-    sequences = itertools.product(range(len(DIRECTIONS)), repeat=ticks)
-    forced = {", ".join(DIRECTIONS[move] for move in moves): Arm(moves=tuple(moves)) for moves in sequences}
+    names = OPTIONS["Move.Direction"]
+    sequences = itertools.product(range(len(names)), repeat=ticks)
+    forced = {", ".join(names[move] for move in moves): Arm(moves=tuple(moves)) for moves in sequences}
     return {"the policy's own": Arm(), **forced}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from activation_store.interventions import Outcome
+from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
@@ -20,18 +21,17 @@ from agent_zoo.soft_path import SoftChoices, soft_tick
 from analysis.world_model.edits import Edits
 from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start
 from analysis.world_model.model import WorldModel
-from analysis.world_model.options import DIRECTIONS, SETTLING
+from analysis.world_model.options import SETTLING
 from analysis.world_model.windows import CONTEXT, Windows
 
 Made = Literal["in every tick", "once"]
-STYLES = ("melee", "range", "mage")
 QUANTITIES = {
     "value": Outcome("value_change", against="in_play").name,
     **{
-        f"probability of {name}": Outcome("gain", f"Move.Direction/{name.title()}", "in_play").name
-        for name in DIRECTIONS
+        f"probability of {name}": Outcome("gain", f"{head}/{name.title()}", "in_play").name
+        for head, names in OPTIONS.items()
+        for name in names
     },
-    **{f"probability of {name}": Outcome("gain", f"Attack.Style/{name.title()}", "in_play").name for name in STYLES},
 }
 """What is compared, by the names of the outcomes of intervene.py that say how much it changed at once, in play: what a
 gradient predicts is what this tick's edit does in the state that it finds."""

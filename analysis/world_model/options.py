@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
+from activation_store.schema import OPTIONS
 from analysis.interventions.edits.edit_options import EditOptions, check_features, check_together, needs_directions
 from common.argument_checks import at_least, between, check, did_you_mean, result_name, seed_value, split
 from common.files import sha256
@@ -92,8 +93,6 @@ class WorldSettings:
         return {name: value for name, value in self.plain().items() if name not in _NOT_RESULTS}
 
 
-DIRECTIONS = ("north", "south", "east", "west", "stay")
-"""Options of the game's Move.Direction, in order."""
 SETTLING = 4
 """First ticks that do not count in validation where edits are made in every tick: the memory moves to where edits
 hold it. In the game, such ticks are few of a life's."""
@@ -216,12 +215,12 @@ class LivesOptions(SimulationOptions):
         Raises:
             UserError: there is no such move.
         """
-        numbers: list[int | None] = []
+        names, numbers = OPTIONS["Move.Direction"], list[int | None]()
         for move in split(self.act):
-            if move not in (*DIRECTIONS, "policy"):
-                hint = did_you_mean(move, DIRECTIONS)
-                raise UserError(f"--act names {move!r}: must be {', '.join(DIRECTIONS)} or policy{hint}")
-            numbers.append(None if move == "policy" else DIRECTIONS.index(move))
+            if move not in (*names, "policy"):
+                hint = did_you_mean(move, names)
+                raise UserError(f"--act names {move!r}: must be {', '.join(names)} or policy{hint}")
+            numbers.append(None if move == "policy" else names.index(move))
         return tuple(numbers)
 
     def check(self) -> None:

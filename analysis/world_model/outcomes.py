@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from activation_store.schema import OPTIONS
 from analysis.sparse.scores import RESAMPLES, Estimate, Units
 from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
-from analysis.world_model.options import DIRECTIONS
 from analysis.world_model.scene import MOVES, VITALS
 from common.files import write_text
 
@@ -69,7 +69,9 @@ class OutcomeSums:
         value = tick.choices.value.detach().double().numpy()
         moves = tick.choices.log_probabilities[MOVE_HEAD].detach().double().exp().numpy()  # (S, 5)
         vitals = 100 * tick.scene.own[:, self._vitals].detach().double().numpy()
-        means = {"value": value} | {f"probability of {name}": moves[:, place] for place, name in enumerate(DIRECTIONS)}
+        means = {"value": value} | {
+            f"probability of {name}": moves[:, place] for place, name in enumerate(OPTIONS["Move.Direction"])
+        }
         means |= {name: target(tick).detach().double().numpy() for name, target in self._targets.items()}
         last = {f"{name} in the last tick": vitals[:, place] for place, name in enumerate(VITALS)}
         if not self._first:

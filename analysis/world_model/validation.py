@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from activation_store.directions import Directions
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
+from activation_store.schema import OPTIONS
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.observation import PackedObservation
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
@@ -27,10 +28,10 @@ from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import CONFIDENCE
 from analysis.statistics.inference import Inference, student_stretch
 from analysis.statistics.resampling import Estimate
-from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
+from analysis.world_model.at_once import QUANTITIES, SIDES, Made, changes_at_once
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
-from analysis.world_model.options import DIRECTIONS, SETTLING
+from analysis.world_model.options import SETTLING
 from analysis.world_model.outcomes import columns_of, over_lives, write_table
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
 from common.files import sha256, write_json
@@ -42,8 +43,8 @@ HEADS = ("edit", "made", "quantity", "predicted", "replayed", "simulated", "in t
 """Of the table that is printed; see `shown`."""
 GROUPS = {
     "value": ("value",),
-    "moves": tuple(f"probability of {name}" for name in DIRECTIONS),
-    "attack style": tuple(f"probability of {name}" for name in STYLES),
+    "moves": tuple(f"probability of {name}" for name in OPTIONS["Move.Direction"]),
+    "attack style": tuple(f"probability of {name}" for name in OPTIONS["Attack.Style"]),
 }
 """Quantities that are summed up together."""
 _KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}

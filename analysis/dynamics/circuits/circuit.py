@@ -8,11 +8,10 @@ import torch
 
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.schema import option_names
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import LSTM, MemoryState
 from analysis.dynamics.circuits.decomposition import GATES, Played, gained_and_lost, played, traced, written
-from analysis.features.actions import STYLES
-from analysis.features.choices import DIRECTIONS
 from analysis.statistics.resampling import draws_of
 
 OWN = "own hidden state"
@@ -24,7 +23,6 @@ UNITS_SHOWN = 12
 _RESAMPLES = 500
 _FEWEST_LIVES = 5
 _ENDS = (2.5, 97.5)
-_OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
 
 
 @dataclass(frozen=True)
@@ -286,10 +284,5 @@ def _heads(
         )
         for name, table in ours.items()
         for mean, low, high in [resampled.means(table)]
-        for place, option in enumerate(_options(name, table.shape[1]))
+        for place, option in enumerate(option_names(name, table.shape[1]))
     ]  # fmt: skip
-
-
-def _options(head: str, count: int) -> list[str]:
-    names = _OPTIONS.get(head, ())
-    return list(names) if len(names) == count else [f"option {number}" for number in range(count)]

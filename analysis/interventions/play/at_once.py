@@ -12,6 +12,7 @@ import torch
 
 from activation_store.directions import Direction, planned_displacement
 from activation_store.interventions import Comparison, Outcome
+from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
@@ -20,7 +21,6 @@ from analysis.interventions.edits.donor_rule import DonorRule, Donors
 from reinforcement_learning.play.stepper import Decision
 
 _MOST_OPTIONS_NAMED = 5
-_OPTIONS = {"Move.Direction": ("North", "South", "East", "West", "Stay"), "Attack.Style": ("Melee", "Range", "Mage")}
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ def at_once(
     for place, head in enumerate(heads):
         if head.size <= _MOST_OPTIONS_NAMED:
             gains = after.log_probabilities_of(place).double().exp() - before.log_probabilities_of(place).double().exp()
-            names = _OPTIONS.get(head.name, tuple(map(str, range(head.size))))
-            changes |= {Outcome("gain", f"{head.name}/{name}"): gains[:, option] for option, name in enumerate(names)}
+            names = OPTIONS.get(head.name, tuple(map(str, range(head.size))))
+            changes |= {
+                Outcome("gain", f"{head.name}/{name.title()}"): gains[:, option] for option, name in enumerate(names)
+            }
     changes[Outcome("value_change")] = (edited.value - unedited.value).double()
     for direction in directions:
         weight = torch.from_numpy(direction.weight).double()
