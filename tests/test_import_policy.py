@@ -223,6 +223,22 @@ def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, t
     assert read_metadata(tmp_path / "theirs").steps_trained is None
 
 
+@pytest.mark.slow
+def test_an_imported_policy_lives_in_a_model_of_its_world(together: Path, tmp_path: Path) -> None:
+    policies = ("--policies-dir", together / "policies")
+    run_well(
+        "extract_activations.py", "pve", "-p", "theirs", "-n", 2, "--max-steps", 12, "--record", "standard", *policies,
+        "--maps-dir", together / "maps", "--embeddings-dir", together / "task_embeddings", "--workers", 1,
+        "-o", tmp_path / "dumps",
+    )  # fmt: skip
+    dump, model = tmp_path / "dumps" / "theirs", tmp_path / "models" / "theirs"
+    sizes = ("--records", 60, "--horizon", 3, "--batch", 8, "--hidden", 8)
+    run_well("train_world_model.py", dump, "--no-track", *sizes, *policies, "-o", model.parent)
+    run_well("simulate.py", model, "--dump", dump, "-n", 10, "--ticks", 3, "-o", tmp_path / "lives")
+    lives = read_dump(tmp_path / "lives" / "theirs-simulated", layers=[])
+    assert np.isfinite(lives.value).all() and lives.columns["task"].shape[1] == 24
+
+
 def test_a_policy_whose_tasks_are_unknown_asks_for_their_embeddings(together: Path, tmp_path: Path) -> None:
     world = ("--env.num-agents", 8, "--env.num-npcs", 8, "--env.num-maps", 1, "--env.horizon", 4, "-n", 1)
     options = (*world, "--env.maps-dir", together / "maps", "--num-envs", 1)
