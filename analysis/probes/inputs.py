@@ -118,8 +118,8 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
     if not wanted and not checkpoints:
         raise UserError(f"no input is named; there are: {', '.join(NAMES)}, or all")
     chosen = [source for source in (*_MEMORIES, *_BASELINES) if source.name in wanted]
-    each = [map(history, sorted(histories)) if source.name == HISTORY else [source] for source in chosen]
-    return (*chain.from_iterable(each), *checkpoints.values())
+    groups = [map(history, sorted(histories)) if source.name == HISTORY else [source] for source in chosen]
+    return (*chain.from_iterable(groups), *checkpoints.values())
 
 
 def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ...]:

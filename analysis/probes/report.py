@@ -109,6 +109,19 @@ class IncrementRow:
 
 
 @dataclass(frozen=True)
+class GivenRow:
+    """One part of the R squared of one target, once the given variables are known."""
+
+    dump: str
+    target: str
+    memory: str
+    part: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class CKARow:
     """How alike two layers or networks are on one stream."""
 
@@ -129,7 +142,6 @@ class DumpReport:
         worlds: that were resampled and split.
         worlds_are: "maps" or "episodes".
         missing: inputs that were asked for and that the dump does not hold.
-        given: parts of the R squared of each target, once the given variables are known.
         targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
             value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.
     """
@@ -148,7 +160,7 @@ class DumpReport:
     scores: tuple[ScoreRow, ...]
     advantages: tuple[AdvantageRow, ...]
     increments: tuple[IncrementRow, ...]
-    given: tuple[dict[str, Any], ...]
+    given: tuple[GivenRow, ...]
     cka: tuple[CKARow, ...]
     increments_given: tuple[IncrementRow, ...] = ()
 
@@ -266,21 +278,8 @@ def _increment_rows(
             least = (EVERY_BASELINE, added.least_over[i], added.least, _known(added.least.q[i]))
             for baseline, least_over, e, q in (*((name, None, e, None) for name, e in added.over.items()), least):
                 value, low, high, p = (_known(array[i]) for array in (e.value, e.low, e.high, e.p))
-                yield IncrementRow(
-                    dump,
-                    target.name,
-                    measure(target),
-                    probe,
-                    memory,
-                    baseline,
-                    least_over,
-                    value,
-                    low,
-                    high,
-                    p,
-                    q,
-                    None,
-                )
+                about = dump, target.name, measure(target), probe, memory, baseline, least_over
+                yield IncrementRow(*about, value, low, high, p, q, None)
 
 
 def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
@@ -302,12 +301,11 @@ def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
 
 def _given_rows(
     dump: str, targets: Sequence[Target], given: Mapping[str, Mapping[str, Estimates]]
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+) -> Iterator[GivenRow]:  # fmt: skip
     for memory, parts in given.items():
         for i, target in enumerate(targets):
             for part, e in parts.items():
-                about = {"dump": dump, "target": target.name, "memory": memory, "part": part}
-                yield about | {"value": _known(e.value[i]), "low": _known(e.low[i]), "high": _known(e.high[i])}
+                yield GivenRow(dump, target.name, memory, part, *(_known(x[i]) for x in (e.value, e.low, e.high)))
 
 
 def _known(value: float) -> float | None:
