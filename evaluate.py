@@ -203,8 +203,8 @@ def report(results: "Sequence[SeedResults]") -> None:
     rows = []
     for result in results:
         for name, (episodes, lives, mean, median, progress) in result.summaries().items():
-            told = (str(episodes), f"{lives:,}", f"{mean:.1f}", f"{median:.0f}", f"{progress:.4f}")
-            rows.append((name, result.path.name, *told))
+            cells = (str(episodes), f"{lives:,}", f"{mean:.1f}", f"{median:.0f}", f"{progress:.4f}")
+            rows.append((name, result.path.name, *cells))
     heads = ("policy", "results", "episodes", "lives", "ticks lived", "median", "task progress")
     command_line.print_table(heads, rows)
 
