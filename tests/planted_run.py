@@ -86,14 +86,14 @@ def labelled_run(
 ) -> Path:  # fmt: skip
     """Write a run that holds nothing but labels of the kept records."""
     records = read_dump(dump, subsample=kept, layers=[])
-    said = {
+    message = {
         "layer": layer,
         "subsample": kept.every,
         "skip_first": kept.skip_first,
         "seed": kept.seed,
         "dump": str(dump),
     }
-    described = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": {**said, **arguments}}
+    described = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": {**message, **arguments}}
     with RunFolder(path, described) as folder:
         folder.save_arrays("cluster_labels.npz", **places_of(records), label=label_of(records))
     return path

@@ -112,7 +112,7 @@ def test_an_interrupted_run_continues_with_the_same_result(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--k", 40), "--k 40 is above --width 2x, which is 32 features of 16 units"),
         (("--k", "4,x"), "--k is 4,x: must be numbers from 1"),
@@ -129,9 +129,11 @@ def test_an_interrupted_run_continues_with_the_same_result(
     ],
 )
 def test_bad_input_is_refused_in_one_line(
-    features_dump: RecordedFeatures, tmp_path: Path, options: tuple[object, ...], said: str
+    features_dump: RecordedFeatures, tmp_path: Path, options: tuple[object, ...], message: str
 ) -> None:
-    assert_refused(run_here("train_sparse_autoencoder.py", *sparse_arguments(features_dump, tmp_path), *options), said)
+    assert_refused(
+        run_here("train_sparse_autoencoder.py", *sparse_arguments(features_dump, tmp_path), *options), message
+    )
     assert not (tmp_path / f"{POLICY}-sparse").exists()
 
 

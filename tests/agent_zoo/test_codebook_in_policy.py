@@ -23,7 +23,7 @@ AGENTS, UNITS, CODES = 30, 8, 4
 BUILDS = [(AGENT, 1, "number"), ("yaofeng", 2, "embedding"), ("takeru", 0, "number")]
 
 
-@pytest.fixture(params=BUILDS, ids=lambda each: each[0])
+@pytest.fixture(params=BUILDS, ids=lambda one: one[0])
 def policy(request, layout: ObservationLayout, seen: np.ndarray) -> RecurrentPolicy:
     agent, layers, feed = request.param
     policy = build(agent, layers, layout)

@@ -5,7 +5,7 @@ from nmmo.lib import material
 
 from analysis.materials import HARVESTED, MATERIALS, PALETTE
 
-GAME = {each.index: each for each in material.All}
+GAME = {one.index: one for one in material.All}
 
 
 def test_numbers_and_names_are_exactly_the_games_and_every_material_has_a_colour_of_its_own() -> None:

@@ -49,12 +49,12 @@ def clock() -> Clock:
 def test_lines_say_work_total_rate_and_time_left(
     clock: Clock, unit: str, work: Callable[[int], tuple], seconds: int, lines: list[str]
 ) -> None:
-    told: list[str] = []
-    writer = ProgressLines("working", unit, told.append, clock)
+    shown: list[str] = []
+    writer = ProgressLines("working", unit, shown.append, clock)
     for second in range(seconds):
         writer.report(*work(second))
         clock.now += 1
-    assert told == lines
+    assert shown == lines
 
 
 @pytest.mark.parametrize(

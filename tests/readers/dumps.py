@@ -51,15 +51,15 @@ def metadata(bench: Bench, folder: Path, data: st.DataObject) -> None:
         read_or_refuse(lambda: read_dump(folder), folder)
 
 
-def check_told(records: Records, told: list[dict[str, Any]]) -> None:
+def check_told(records: Records, shown: list[dict[str, Any]]) -> None:
     """The records are those of a JSON array."""
-    assert len(records) == len(told)
+    assert len(records) == len(shown)
     for name in (*IDENTITY, "action"):
-        assert getattr(records, name).tolist() == [record[name] for record in told]
+        assert getattr(records, name).tolist() == [record[name] for record in shown]
     for name in ("reward", "value"):
-        assert getattr(records, name).tolist() == np.float32([record[name] for record in told]).tolist()
+        assert getattr(records, name).tolist() == np.float32([record[name] for record in shown]).tolist()
     activations = records.activations["action_decoder"]
-    assert activations.tolist() == np.float32([record["activation"] for record in told]).tolist()
+    assert activations.tolist() == np.float32([record["activation"] for record in shown]).tolist()
 
 
 @reader("activation_store.formats.json_format:_record_lines", cases=200)

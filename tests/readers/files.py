@@ -164,10 +164,10 @@ def originals(bench: Bench, folder: Path, data: st.DataObject) -> None:
 SPECS: list[tuple[TaskSpec, ...]] = []
 NORMAL = normalisation(STATES, 0)
 TRIALS = [asdict(Trial(number, f"x_{number}", "finished", {"train.gamma": 0.9}, 1.0, 10)) for number in range(2)]
-RATINGS = [{"learner": 1000.0 + each, "others": {"a": 990.0}, "games": {"a": each}} for each in range(3)]
+RATINGS = [{"learner": 1000.0 + one, "others": {"a": 990.0}, "games": {"a": one}} for one in range(3)]
 ROW = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12.0}
 CACHED = {"0" * 64: np.ones(4, np.float32)}
-METRICS = [{"records": 10 * each, "test/loss": 0.5} for each in range(1, 4)]
+METRICS = [{"records": 10 * one, "test/loss": 0.5} for one in range(1, 4)]
 
 file_reader("activation_store.journal:read_journal", write=journal, read=lambda path: read_journal(path.parent))
 file_reader(

@@ -96,12 +96,12 @@ def test_refused_naming_key_value_and_what_is_allowed(tmp_path: Path, text: str,
     assert_refuses((*parts, "config.yaml"), load, tmp_path, text)
 
 
-@pytest.mark.parametrize(("said", "network"), [({}, "earlier"), ({"network": "published"}, "published")])
+@pytest.mark.parametrize(("message", "network"), [({}, "earlier"), ({"network": "published"}, "published")])
 def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
-    tmp_path: Path, said: dict[str, str], network: str
+    tmp_path: Path, message: dict[str, str], network: str
 ) -> None:
     content = plain_settings(Settings())
-    content["policy"] = {key: value for key, value in content["policy"].items() if key != "network"} | said
+    content["policy"] = {key: value for key, value in content["policy"].items() if key != "network"} | message
     (tmp_path / "settings.json").write_text(json.dumps({"agent": AGENT, "settings": content}))
     assert read_run_settings(tmp_path)[1].policy.network == network
 

@@ -76,8 +76,8 @@ def test_every_agent_computes_what_a_plain_restatement_says(agent: str, some: np
     assert open_choices >= 5
 
 
-def close(ours: torch.Tensor, said: np.ndarray | float) -> None:
-    np.testing.assert_allclose(ours.numpy(), said, rtol=1e-6, atol=1e-6)
+def close(ours: torch.Tensor, text: np.ndarray | float) -> None:
+    np.testing.assert_allclose(ours.numpy(), text, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("agent", LAYERS)

@@ -30,8 +30,8 @@ def test_components_and_scores_of_known_variance() -> None:
     centred = rng.normal(size=(4000, 6)) * np.sqrt([60.0, 25.0, 10.0, 3.0, 1.5, 0.5])
     activations = (100 + centred).astype(np.float32)
     components = principal_components(activations)
-    for found in (components, principal_components(centred)):
-        assert found.needed_for((0.5, 0.9, 0.99)) == {0.5: 1, 0.9: 3, 0.99: 5}
+    for measured in (components, principal_components(centred)):
+        assert measured.needed_for((0.5, 0.9, 0.99)) == {0.5: 1, 0.9: 3, 0.99: 5}
     scores = components.scores(activations, 3)
     np.testing.assert_allclose(np.abs(np.diag(components.directions)[:3]), 1, atol=0.01)
     left = activations - activations.mean(axis=0)
@@ -142,14 +142,14 @@ def labels(data: Dataset) -> np.ndarray:
     return np.arange(len(data)) % 3 + NOISE
 
 
-def named(found: list[Direction], data: Dataset) -> dict[str, Direction]:
-    for item in found:
+def named(measured: list[Direction], data: Dataset) -> dict[str, Direction]:
+    for item in measured:
         assert (item.layer, item.records, item.lives, item.episodes) == (LAYER, len(data), len(data.lives), 3)
         assert item.source.run == "run" and item.source.dump == "dump" and item.source.policy == "planted"
         assert next(item.faults(), None) is None
         value = item.read_out(data.activations)
         assert item.mean == pytest.approx(value.mean()) and item.spread == pytest.approx(value.std())
-    return {item.name: item for item in found}
+    return {item.name: item for item in measured}
 
 
 def test_a_cluster_reads_one_at_its_mean_and_zero_at_that_of_the_rest(data: Dataset, labels: np.ndarray) -> None:

@@ -112,39 +112,39 @@ def test_the_recorded_policy_sees_its_own_lives_as_it_did(trainings: Trainings) 
 
 
 @pytest.fixture(scope="module")
-def found(trainings: Trainings) -> Agreement:
+def result(trainings: Trainings) -> Agreement:
     return trainings.agreement(["own", "renumbered", "other"])
 
 
-def of(found: Agreement, *names: str, way: str = CODES, networks: str = TRAINED) -> Pair:
+def of(result: Agreement, *names: str, way: str = CODES, networks: str = TRAINED) -> Pair:
     """The pair of two networks; the first `own` is the recorded one."""
-    chosen = [pair for pair in found.pairs if pair.way == way and pair.networks == networks]
+    chosen = [pair for pair in result.pairs if pair.way == way and pair.networks == networks]
     return next(pair for pair in chosen if not names or (pair.first, pair.second) == names)
 
 
-def test_a_policy_agrees_with_itself_in_any_order_of_its_codes_and_not_with_other_weights(found: Agreement) -> None:
+def test_a_policy_agrees_with_itself_in_any_order_of_its_codes_and_not_with_other_weights(result: Agreement) -> None:
     for name in ("own", "renumbered"):
-        pair = of(found, "own", name)
+        pair = of(result, "own", name)
         assert pair.adjusted_rand.value == pytest.approx(1) and pair.normalised_information.value == pytest.approx(1)
         assert pair.adjusted_rand.low == pytest.approx(1) and pair.in_use[0] == pytest.approx(pair.in_use[1])
-    pair = of(found, "own", "other")
+    pair = of(result, "own", "other")
     assert -0.2 < pair.adjusted_rand.low < pair.adjusted_rand.value < pair.adjusted_rand.high < 0.9
     assert 0 < pair.normalised_information.value < 0.9 and all(1 < used <= CODES_EACH for used in pair.in_use)
 
 
-def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(found: Agreement) -> None:
-    ways = {pair.way for pair in found.pairs}
-    assert len(ways) == 3 and len(found.pairs) == 3 * (6 + 1) + 2 * 6
+def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(result: Agreement) -> None:
+    ways = {pair.way for pair in result.pairs}
+    assert len(ways) == 3 and len(result.pairs) == 3 * (6 + 1) + 2 * 6
     for way in ways - {CODES}:
-        assert of(found, "own", "own", way=way).adjusted_rand.value > 0.95  # the same states, to rounding
-        twins = of(found, "own", "own", way=way, networks=GAUSSIAN)
+        assert of(result, "own", "own", way=way).adjusted_rand.value > 0.95  # the same states, to rounding
+        twins = of(result, "own", "own", way=way, networks=GAUSSIAN)
         assert twins.adjusted_rand.value > 0.95  # two networks with the same states have the same Gaussian
-        alike = of(found, "own", "other", way=way, networks=GAUSSIAN)
-        assert alike.adjusted_rand.value < 0.95 and alike != of(found, "own", "other", way=way)
-        fresh = of(found, way=way, networks=UNTRAINED)
+        alike = of(result, "own", "other", way=way, networks=GAUSSIAN)
+        assert alike.adjusted_rand.value < 0.95 and alike != of(result, "own", "other", way=way)
+        fresh = of(result, way=way, networks=UNTRAINED)
         assert fresh.first != fresh.second and fresh.adjusted_rand.value < 0.95
-    lines = found.table().splitlines()
-    assert len(lines) == 1 + 2 * len(found.pairs) and all(line.count("\t") == lines[0].count("\t") for line in lines)
+    lines = result.table().splitlines()
+    assert len(lines) == 1 + 2 * len(result.pairs) and all(line.count("\t") == lines[0].count("\t") for line in lines)
 
 
 def agreement(trainings: Trainings, *options: object):

@@ -45,5 +45,5 @@ def test_few_trajectories_lie_along_their_first_components() -> None:
 def test_maps_that_an_older_version_checked_are_marked(recording: Recording, tmp_path: Path) -> None:
     now = read_saliency(planted_saliency_run(tmp_path / "now", recording.dump))
     before = read_saliency(planted_saliency_run(tmp_path / "before", recording.dump, {"failures": []}))
-    (said,) = before.failures
-    assert now.failures == () and said == "an older version checked them, too leniently: run saliency.py again"
+    (message,) = before.failures
+    assert now.failures == () and message == "an older version checked them, too leniently: run saliency.py again"

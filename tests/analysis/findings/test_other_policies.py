@@ -196,13 +196,13 @@ def test_differences_between_policies_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_study_that_was_edited_is_kept(tmp_path: Path) -> None:
-    said: list[str] = []
-    path = study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", said.append)
-    study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", said.append)
+    message: list[str] = []
+    path = study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", message.append)
+    study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", message.append)
     path.write_text(edited := path.read_text().replace("--edit clear", "--edit freeze"))
-    study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", said.append)
-    assert path.read_text() == edited and said[:2] == [f"the study of these policies: {path}"] * 2
-    assert said[2].startswith(f"{path} has been edited")
+    study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", message.append)
+    assert path.read_text() == edited and message[:2] == [f"the study of these policies: {path}"] * 2
+    assert message[2].startswith(f"{path} has been edited")
 
 
 def test_study_without_a_claim_about_one_policy_is_refused(tmp_path: Path) -> None:

@@ -39,31 +39,31 @@ def probed(data: ProbeData) -> Probed:
 
 
 @pytest.fixture(scope="module")
-def found(probed: Probed, resamples: Resamples) -> Findings:
+def measured(probed: Probed, resamples: Resamples) -> Findings:
     return findings(probed, INPUTS, resamples, chance(TARGETS))
 
 
-def test_a_memory_that_counts_has_a_large_advantage(found: Findings) -> None:
+def test_a_memory_that_counts_has_a_large_advantage(measured: Findings) -> None:
     for probe_kind in PROBES:
-        advantage = found.advantages[probe_kind, "lstm_hidden"]
+        advantage = measured.advantages[probe_kind, "lstm_hidden"]
         assert advantage.estimates.value[SINCE] > 0.3 and advantage.estimates.low[SINCE] > 0.2
         assert advantage.estimates.q[SINCE] < 0.001
         assert advantage.estimates.low[LONG_AGO] > 0 and advantage.estimates.q[LONG_AGO] < 0.05
-    assert found.scores[LINEAR, "lstm_hidden"].value[SINCE] > 0.9
-    assert found.selectivities[LINEAR, "lstm_hidden"].low[SINCE] > 0.5
+    assert measured.scores[LINEAR, "lstm_hidden"].value[SINCE] > 0.9
+    assert measured.selectivities[LINEAR, "lstm_hidden"].low[SINCE] > 0.5
 
 
-def test_what_the_input_shows_gives_no_advantage(found: Findings) -> None:
-    for key, advantage in found.advantages.items():
+def test_what_the_input_shows_gives_no_advantage(measured: Findings) -> None:
+    for key, advantage in measured.advantages.items():
         assert advantage.estimates.low[SHOWN] <= 0 and advantage.estimates.q[SHOWN] > 0.5, key
         # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
         assert advantage.estimates.value[CUE] <= 0 and not advantage.estimates.q[CUE] < 0.5, key
-    assert found.scores[LINEAR, "observation"].value[SHOWN] > 0.999
+    assert measured.scores[LINEAR, "observation"].value[SHOWN] > 0.999
 
 
-def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_none(found: Findings) -> None:
+def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_none(measured: Findings) -> None:
     for probe_kind in PROBES:
-        added = found.increments[probe_kind, "lstm_hidden"]
+        added = measured.increments[probe_kind, "lstm_hidden"]
         assert set(added.over) == {"observation", "history_3", "untrained"}
         assert added.least.low[SINCE] > 0.2 and added.least.q[SINCE] < 0.001, probe_kind
         for target in (SHOWN, CUE, NOISE, COIN):
@@ -72,8 +72,8 @@ def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_n
         assert added.least_over[SINCE] in added.over
 
 
-def test_average_precision_is_of_binary_targets(found: Findings, data: ProbeData) -> None:
-    precise = found.precision[LINEAR, "observation"]
+def test_average_precision_is_of_binary_targets(measured: Findings, data: ProbeData) -> None:
+    precise = measured.precision[LINEAR, "observation"]
     assert precise.value[CUE] > 0.999 and np.isnan(precise.value[[SINCE, SHOWN, NOISE]]).all()
     share = data.targets[:, COIN].mean()
     assert abs(precise.value[COIN] - share) < 0.05 and precise.low[COIN] < share < precise.high[COIN] + 0.03
@@ -96,11 +96,11 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     np.testing.assert_array_equal(added.least.value, added.over["history_3"].value)
 
 
-def test_noise_is_neither_known_nor_selective(found: Findings) -> None:
-    for key, selectivity in found.selectivities.items():
+def test_noise_is_neither_known_nor_selective(measured: Findings) -> None:
+    for key, selectivity in measured.selectivities.items():
         assert (selectivity.low[[NOISE, COIN]] < 0).all(), key
         assert selectivity.q[[NOISE, COIN]].min() > 0.05, key
-    for key, score in found.scores.items():
+    for key, score in measured.scores.items():
         assert score.value[NOISE] < 0.05 and abs(score.value[COIN] - 0.5) < 0.05, key
 
 
@@ -234,8 +234,8 @@ def linear(raw_data: ProbeData) -> Probed:
 
 
 def test_the_file_says_what_the_probes_say(raw_data: ProbeData, linear: Probed, raw: np.ndarray, tmp_path) -> None:
-    write_directions(tmp_path / "found", directions_of(raw_data, TARGETS, linear.read_outs, SOURCE))
-    result = read_directions(tmp_path / "found")
+    write_directions(tmp_path / "measured", directions_of(raw_data, TARGETS, linear.read_outs, SOURCE))
+    result = read_directions(tmp_path / "measured")
     assert [item.name for item in result] == [f"dump/{LAYER}/{name}" for name in NAMES]
     predicted = linear.read_outs[LAYER].predict(raw_data.inputs[LAYER].astype(np.float64))  # (B, T)
     for column, (target, item) in enumerate(zip(TARGETS, result, strict=True)):

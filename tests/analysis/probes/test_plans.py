@@ -64,21 +64,21 @@ def probed(data: ProbeData) -> Probed:
 
 
 @pytest.fixture(scope="module")
-def found(data: ProbeData, probed: Probed) -> Findings:
+def measured(data: ProbeData, probed: Probed) -> Findings:
     return findings(probed, INPUTS, Resamples.draw(data.worlds, 500, 0), chance(TARGETS))
 
 
-def test_a_plan_is_found_beyond_every_baseline_and_the_present_action(found: Findings) -> None:
-    for increments in (found.increments, found.increments_given):
+def test_a_plan_is_found_beyond_every_baseline_and_the_present_action(measured: Findings) -> None:
+    for increments in (measured.increments, measured.increments_given):
         added = increments[LINEAR, PLAN]
         assert set(added.over) == {"encoder_output", "observation", "history_2"}
         assert added.least.value[LATER] > 0.5 and added.least.low[LATER] > 0.4 and added.least.q[LATER] < 0.01
         assert abs(added.least.value[COLS]) < 0.02 and added.least.p[COLS] > 0.05
-    assert found.advantages[LINEAR, PLAN].estimates.low[LATER] > 0.5
+    assert measured.advantages[LINEAR, PLAN].estimates.low[LATER] > 0.5
 
 
-def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(found: Findings) -> None:
-    without, known = (case[LINEAR, ACTION] for case in (found.increments, found.increments_given))
+def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(measured: Findings) -> None:
+    without, known = (case[LINEAR, ACTION] for case in (measured.increments, measured.increments_given))
     for target in (SOON, COLS):  # half of what moves the agent in two ticks is the action of the first
         assert without.least.low[target] > 0.3 and without.least.q[target] < 0.01
         assert abs(known.least.value[target]) < 0.01 and known.least.p[target] > 0.05
@@ -101,8 +101,8 @@ def test_nothing_given_costs_nothing(data: ProbeData) -> None:
 
 
 @pytest.fixture(scope="module")
-def report(dump: Path, data: ProbeData, probed: Probed, found: Findings) -> DumpReport:
-    one = report_dump("planner", read_metadata(dump), data, TARGETS, INPUTS, probed, found, {}, {})
+def report(dump: Path, data: ProbeData, probed: Probed, measured: Findings) -> DumpReport:
+    one = report_dump("planner", read_metadata(dump), data, TARGETS, INPUTS, probed, measured, {}, {})
     return corrected_over_run([one])[0]
 
 

@@ -184,7 +184,7 @@ def test_what_was_selected_is_read_back_and_recognised(
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"kind": "labels of clusters"}, "holds 'labels of clusters', no selection"),
         ({"records": []}, "must name records of .*, from 0 to "),
@@ -196,6 +196,6 @@ def test_what_was_selected_is_read_back_and_recognised(
     ],
 )
 def test_what_is_no_selection_of_this_run_is_refused(
-    run: ClusterRun, tmp_path: Path, changes: dict[str, Any], said: str
+    run: ClusterRun, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    assert_refuses(said, read_selection, saved_selection(tmp_path / "one.json", run.path, **changes))
+    assert_refuses(message, read_selection, saved_selection(tmp_path / "one.json", run.path, **changes))

@@ -236,28 +236,28 @@ def behaving(seed: int) -> tuple[sparse.csr_array, Behaviours]:
 
 
 @pytest.fixture(scope="module")
-def found() -> Meanings:
+def measured() -> Meanings:
     return meanings(behaving(0), behaving(1), 0)
 
 
-def test_planted_features_are_described(found: Meanings) -> None:
+def test_planted_features_are_described(measured: Meanings) -> None:
     features = features_named(BEHAVIOURS)
-    assert found.described[[FOOD, MOVING]].all()
-    assert title(found, FOOD, features) == "low self_food" and title(found, MOVING, features) == "is_moving"
-    words = description(found, FOOD, features)
+    assert measured.described[[FOOD, MOVING]].all()
+    assert title(measured, FOOD, features) == "low self_food" and title(measured, MOVING, features) == "is_moving"
+    words = description(measured, FOOD, features)
     assert "It goes strongly with low self_food (r -0." in words and "also at the same tick and age" in words
-    assert found.auc[FOOD, 0] < 0.05 and found.auc[MOVING, 2] > 0.8
+    assert measured.auc[FOOD, 0] < 0.05 and measured.auc[MOVING, 2] > 0.8
 
 
-def test_noise_and_age_are_not_described(found: Meanings) -> None:
+def test_noise_and_age_are_not_described(measured: Meanings) -> None:
     noise = np.arange(NOISE, NOISES + 4)
     noise = noise[noise != NEVER]
-    assert found.described[noise].sum() <= 2  # 5% of what is described may be false
-    assert not found.described[AGE_ONLY]
+    assert measured.described[noise].sum() <= 2  # 5% of what is described may be false
+    assert not measured.described[AGE_ONLY]
     features = features_named(BEHAVIOURS)
-    assert "mostly in the last third of lives" in description(found, AGE_ONLY, features)
-    assert "It goes with none of the 5 behaviours" in description(found, AGE_ONLY, features)
-    assert title(found, NEVER, features) == "never active in the test episodes" and np.isnan(found.p[NEVER])
+    assert "mostly in the last third of lives" in description(measured, AGE_ONLY, features)
+    assert "It goes with none of the 5 behaviours" in description(measured, AGE_ONLY, features)
+    assert title(measured, NEVER, features) == "never active in the test episodes" and np.isnan(measured.p[NEVER])
 
 
 def test_p_values_of_smooth_noise_are_uniform() -> None:

@@ -43,8 +43,8 @@ def world(rng: np.random.Generator, course: str = "smooth") -> tuple[list[int], 
     )  # fmt: skip
 
 
-def flagged(found: Confounds, cluster: int = 0) -> set[str]:
-    return {confound.name for confound in found.clusters[cluster] if confound.flagged}
+def flagged(measured: Confounds, cluster: int = 0) -> set[str]:
+    return {confound.name for confound in measured.clusters[cluster] if confound.flagged}
 
 
 def test_many_clusters_are_measured_a_few_at_a_time_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:

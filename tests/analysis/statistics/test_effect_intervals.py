@@ -239,8 +239,8 @@ def test_less_confidence_gives_shorter_intervals_around_the_estimate() -> None:
     assert ((short.complement_low < estimate) & (estimate < short.complement_high)).all()
 
 
-def all_ends(found: EffectIntervals) -> np.ndarray:
-    return np.stack([found.baseline_low, found.baseline_high, found.complement_low, found.complement_high])
+def all_ends(measured: EffectIntervals) -> np.ndarray:
+    return np.stack([measured.baseline_low, measured.baseline_high, measured.complement_low, measured.complement_high])
 
 
 def test_what_cannot_be_resampled_has_no_interval() -> None:

@@ -53,8 +53,8 @@ def test_what_was_never_seen_stays_as_it_was_predicted() -> None:
     blank = SceneShape(SIDE, 16, own=5, slots=1, item=1, legal=1).blank(2)
     assert walked(blank.take(torch.tensor([0])), EAST).since.tolist() == [[-1, 0, 0]]
     guess = replace(blank, kinds=torch.rand(2, len(KINDS), SIDE**2), since=torch.tensor([[-1, 0, 0], [1, 0, 0]]))
-    for told in (anything().weighed(guess), anything().drifted(guess)):
-        assert torch.equal(told.kinds[0], guess.kinds[0]) and not torch.equal(told.kinds[1], guess.kinds[1])
+    for shown in (anything().weighed(guess), anything().drifted(guess)):
+        assert torch.equal(shown.kinds[0], guess.kinds[0]) and not torch.equal(shown.kinds[1], guess.kinds[1])
 
 
 def anything() -> Sightings:
@@ -66,8 +66,8 @@ def anything() -> Sightings:
 def test_later_ticks_are_like_the_last_that_are_odd_or_even_as_they_are(ticks: int, age: int) -> None:
     base = torch.arange(LONGEST).float().view(-1, 1).repeat(1, len(KINDS)) / 100 + 0.1
     start = replace(scene(somebody(0, 0)), since=torch.tensor([[ticks, 0, 0]]))
-    told = replace(anything(), base=base).drifted(start).kinds
-    torch.testing.assert_close(told, torch.full_like(told, float(base[age, 0])))
+    shown = replace(anything(), base=base).drifted(start).kinds
+    torch.testing.assert_close(shown, torch.full_like(shown, float(base[age, 0])))
 
 
 def planted(network_knows: bool, drifts: bool) -> Iterator[list[tuple[SoftScene, torch.Tensor]]]:
@@ -81,9 +81,9 @@ def planted(network_knows: bool, drifts: bool) -> Iterator[list[tuple[SoftScene,
             real[..., :tick] = 0
             if not drifts:
                 real = (torch.rand(real.shape, generator=generator) < 0.03).float()
-            said = real.flatten(2) * 0.8 + 0.1 if network_knows else torch.full_like(start.kinds, 0.2)
+            message = real.flatten(2) * 0.8 + 0.1 if network_knows else torch.full_like(start.kinds, 0.2)
             since = torch.tensor([[tick, 0, 0]]).repeat(len(present), 1)
-            pairs.append((replace(start, kinds=said, since=since), real.flatten(2)))
+            pairs.append((replace(start, kinds=message, since=since), real.flatten(2)))
         yield pairs
 
 
@@ -94,40 +94,40 @@ def fitted(monkeypatch: pytest.MonkeyPatch, **known: bool) -> Sightings:
 
 
 def test_a_planted_drift_is_found_and_used_where_the_network_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = fitted(monkeypatch, network_knows=False, drifts=True)
+    shown = fitted(monkeypatch, network_knows=False, drifts=True)
     for tick in range(1, PLANTED + 1):
-        kernel = told.kernel[tick - 1, 1]
+        kernel = shown.kernel[tick - 1, 1]
         east = (REACH, REACH - tick)  # who stands here was `tick` columns to the west
         assert kernel[east] > 0.8 and kernel.sum() - kernel[east] < 0.2
         start = replace(scene(somebody(4, 3)), since=torch.tensor([[tick, 0, 0]]))
         expected = replace(start, kinds=torch.full_like(start.kinds, 0.2))
-        for scenes in (told.weighed(expected), told.drifted(expected)):
+        for scenes in (shown.weighed(expected), shown.drifted(expected)):
             assert int(scenes.kinds[0, 1].argmax()) == 4 * SIDE + 3 + tick
-    last = told.kernel[PLANTED - 1 :]
+    last = shown.kernel[PLANTED - 1 :]
     assert torch.equal(last[0], last[2]), "no window is as long, so it is as two ticks before"
 
 
 def test_a_network_that_knows_is_used_where_others_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = fitted(monkeypatch, network_knows=True, drifts=False)
-    assert (told.weights[:PLANTED, :, 0] > 1).all() and told.kernel[:PLANTED].abs().max() < 0.2
+    shown = fitted(monkeypatch, network_knows=True, drifts=False)
+    assert (shown.weights[:PLANTED, :, 0] > 1).all() and shown.kernel[:PLANTED].abs().max() < 0.2
     start = replace(scene(somebody(4, 3)), since=torch.tensor([[1, 0, 0]]))
-    said = torch.full_like(start.kinds, 0.1)
-    said[0, 1, 11] = 0.9
-    weighed = told.weighed(replace(start, kinds=said.requires_grad_()))
+    message = torch.full_like(start.kinds, 0.1)
+    message[0, 1, 11] = 0.9
+    weighed = shown.weighed(replace(start, kinds=message.requires_grad_()))
     assert int(weighed.kinds[0, 1].argmax()) == 11
     weighed.kinds.sum().backward()
-    assert said.grad is not None and (said.grad[0, 1] > 0).any(), "gradients reach what was predicted"
+    assert message.grad is not None and (message.grad[0, 1] > 0).any(), "gradients reach what was predicted"
 
 
 def test_of_real_lives_both_together_say_more_than_either(model: WorldModel, recorded: Recorded) -> None:
     """By the log-likelihood on what they were fitted to, so whatever this processor makes of the network."""
     windows = recorded.windows()
-    told = fit_sightings(model.network, windows, torch.Generator().manual_seed(3))
+    shown = fit_sightings(model.network, windows, torch.Generator().manual_seed(3))
     again, costs = torch.Generator().manual_seed(3), torch.zeros(3)
     for window in windows:
         for predicted, real in sightings._predicted(model.network, window, again):
             assert (predicted.since[:, 0] >= 1).all() and (predicted.since[:, 1:].abs().sum(dim=1) <= HORIZON).all()
-            sides = (told.weighed(predicted), told.drifted(predicted), predicted)
+            sides = (shown.weighed(predicted), shown.drifted(predicted), predicted)
             costs += torch.stack([binary_cross_entropy(side.kinds, real, reduction="sum") for side in sides]).detach()
     assert costs[0] < costs[1] and costs[0] < costs[2], costs
 

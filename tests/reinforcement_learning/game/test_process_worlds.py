@@ -142,7 +142,7 @@ def test_groups_share_the_cores(
 
 
 @pytest.mark.parametrize(
-    ("address", "cores", "processes", "workers", "told"),
+    ("address", "cores", "processes", "workers", "shown"),
     [
         ("local", 1, (1, 1), 0, "needs 2 cores for each training process, 2 in all, and the Ray cluster has 1: add"),
         ("auto", 3, (2, 1), 0, "needs 2 cores for each training process, 4 in all, and the Ray cluster has 3: add"),
@@ -151,7 +151,7 @@ def test_groups_share_the_cores(
     ],
 )
 def test_a_cluster_with_too_few_cores_is_refused_before_worlds_are_made(
-    monkeypatch: pytest.MonkeyPatch, address: str, cores: int, processes: tuple[int, int], workers: int, told: str
+    monkeypatch: pytest.MonkeyPatch, address: str, cores: int, processes: tuple[int, int], workers: int, shown: str
 ) -> None:
     """Processes are those of the run, and those on this machine."""
     pytest.importorskip("ray")
@@ -160,7 +160,7 @@ def test_a_cluster_with_too_few_cores_is_refused_before_worlds_are_made(
     for name, number in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), processes, strict=True):
         monkeypatch.setenv(name, str(number))
     settings = RolloutSettings(num_envs=4, vectorization="ray", num_workers=workers, ray_address=address)
-    assert_refuses(told, connect_workers, settings)
+    assert_refuses(shown, connect_workers, settings)
     monkeypatch.setattr("common.ray_cluster.cores", lambda: cores + 1)
     connect_workers(settings)
 

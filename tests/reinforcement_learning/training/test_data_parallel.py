@@ -121,7 +121,7 @@ def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("named", "change"), [("gradients", lambda each: each), ("codebook", with_codes)])
+@pytest.mark.parametrize(("named", "change"), [("gradients", lambda one: one), ("codebook", with_codes)])
 def test_gradients_are_those_of_one_process_on_the_joined_minibatch(
     together: Path, maps: Path, named: str, change: Callable[[Settings], Settings]
 ) -> None:
@@ -203,12 +203,12 @@ def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psuti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", ["all", "one"])
-def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, told: str) -> None:
+@pytest.mark.parametrize("shown", ["all", "one"])
+def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, shown: str) -> None:
     without_a_name = (*folders(tmp_path), "--env.maps-dir", maps.parent)  # both must choose the same
     with start_train(*without_a_name) as process:
         output = printed_until(process, "agent-steps")
-        if told == "all":
+        if shown == "all":
             os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
         else:
             processes_of(process)[1].terminate()

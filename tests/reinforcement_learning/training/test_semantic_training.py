@@ -204,7 +204,7 @@ def test_a_state_without_it_is_refused(play, semantic, again: tuple[Path, Traini
 
 
 @pytest.mark.parametrize(
-    ("metrics", "told"),
+    ("metrics", "shown"),
     [
         ({}, "no update was made"),
         ({"perplexity": 5.2, "weight": 0.4}, "5.2 of 8 in use"),
@@ -215,5 +215,5 @@ def test_a_state_without_it_is_refused(play, semantic, again: tuple[Path, Traini
         ),
     ],
 )
-def test_collapse_is_told(metrics: dict[str, float], told: str) -> None:
-    assert told in codes_in_use(8, {f"semantic/{name}": value for name, value in metrics.items()})
+def test_collapse_is_told(metrics: dict[str, float], shown: str) -> None:
+    assert shown in codes_in_use(8, {f"semantic/{name}": value for name, value in metrics.items()})

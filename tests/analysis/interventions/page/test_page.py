@@ -299,7 +299,7 @@ def truncated(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "harm", "before", "said"),
+    ("name", "harm", "before", "message"),
     [
         (UNEDITED_REPLAY, Path.unlink, "reported", "is missing"),
         (UNEDITED_REPLAY, truncated, "reported", "does not match its SHA-256"),
@@ -308,7 +308,7 @@ def truncated(path: Path) -> None:
     ],
 )
 def test_without_whole_replays_the_page_says_why(
-    browser, run_folder: Path, tmp_path: Path, name: str, harm, before: str, said: str
+    browser, run_folder: Path, tmp_path: Path, name: str, harm, before: str, message: str
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(run_folder, folder)
@@ -316,10 +316,10 @@ def test_without_whole_replays_the_page_says_why(
         (folder / "DONE.json").unlink()
     harm(folder / name)
     lines = report_run(folder, draws=99)
-    assert lines[-1].startswith(f"{PAGE_FILE} shows no replays: {name} {said}")
+    assert lines[-1].startswith(f"{PAGE_FILE} shows no replays: {name} {message}")
     text = (folder / PAGE_FILE).read_text()
     assert str(tmp_path) not in text and "<script" not in text and "<canvas" not in text
-    assert "Repeat the run" in text and said in text and text.count("data:image/png") > 1
+    assert "Repeat the run" in text and message in text and text.count("data:image/png") > 1
     finished = open_finished(folder)
     assert PAGE_FILE in finished and name not in finished
 

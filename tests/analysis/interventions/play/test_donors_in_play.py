@@ -62,9 +62,9 @@ def outcomes(pool: PolicyPool, **given: object) -> Mapping[str, np.ndarray]:
     return table.outcomes
 
 
-def followed(found: Mapping[str, np.ndarray], option: str) -> list[float]:
+def followed(measured: Mapping[str, np.ndarray], option: str) -> list[float]:
     """Mean shares over lives: with a lower and with a higher donor."""
-    sides = [found[f"follows_{side}/self_row/{option}"] for side in ("lower", "higher")]
+    sides = [measured[f"follows_{side}/self_row/{option}"] for side in ("lower", "higher")]
     assert all(np.isfinite(item).sum() > 5 for item in sides)
     return [float(np.nanmean(item)) for item in sides]
 
@@ -206,6 +206,6 @@ def test_an_agent_needs_a_donor_for_every_edit() -> None:
     assert len(edited) == 0 and {len(donor.rows) for donor in donors.values()} == {0}
 
 
-@pytest.mark.parametrize(("feature", "said"), [("self_fod", "did you mean self_food"), ("tick", "the same tick")])
-def test_features_that_donors_cannot_differ_in_are_refused(feature: str, said: str) -> None:
-    assert_refuses(said, DonorRule.parse, feature, OBSERVED)
+@pytest.mark.parametrize(("feature", "message"), [("self_fod", "did you mean self_food"), ("tick", "the same tick")])
+def test_features_that_donors_cannot_differ_in_are_refused(feature: str, message: str) -> None:
+    assert_refuses(message, DonorRule.parse, feature, OBSERVED)

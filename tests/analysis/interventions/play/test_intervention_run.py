@@ -189,18 +189,18 @@ TRANSPLANT = {"edit": "transplant", "donor": "self_food", "direction": None, "do
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({}, "already holds a run"), ({"resume": True, "dose": "-2,3"}, "other settings"),
         ({"resume": True, "episodes": 6}, "other settings"),
     ],
 )  # fmt: skip
-def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, said: str) -> None:
-    assert_refuses(said, play, again(options, options.folder, **changed), Workers(1))
+def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, message: str) -> None:
+    assert_refuses(message, play, again(options, options.folder, **changed), Workers(1))
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"direction": "fourth"}, "no direction 'fourth'"),
         ({"further": (EditOptions("collapse", "second,second"),)}, "named twice"),
@@ -220,10 +220,10 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_made(
-    options: RunOptions, tmp_path: Path, changed: dict, said: str
+    options: RunOptions, tmp_path: Path, changed: dict, message: str
 ) -> None:
     other = again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed})
-    assert_refuses(said, play, other, Workers(1))
+    assert_refuses(message, play, other, Workers(1))
     assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 

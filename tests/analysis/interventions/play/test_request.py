@@ -64,7 +64,7 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("-p", "kat", "--edit", "clear"), "kat"),
         (("--edit", "collapse"), "needs --direction"),
@@ -116,8 +116,8 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "splice", "--direction", "feature_1", "--features", "f"), "--direction does nothing"),
     ],
 )
-def test_bad_input_is_refused(policies: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert_refuses(said, parse, policies, *arguments)
+def test_bad_input_is_refused(policies: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert_refuses(message, parse, policies, *arguments)
 
 
 def test_conditions_and_ticks() -> None:
@@ -130,11 +130,11 @@ def test_conditions_and_ticks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("self_food", "must be a feature"), ("self_fodo < 3", "did you mean self_food"), ("self_food < many", "must be")],
 )
-def test_conditions_that_make_no_sense_are_refused(text: str, said: str) -> None:
-    assert_refuses(said, BodyCondition.parse, text, COLUMNS)
+def test_conditions_that_make_no_sense_are_refused(text: str, message: str) -> None:
+    assert_refuses(message, BodyCondition.parse, text, COLUMNS)
 
 
 @pytest.mark.parametrize(("first", "until"), [(-1, None), (5, 5), (5, 2)])
