@@ -133,7 +133,7 @@ class StudyRun:
             )
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
         here, usual = self.folder.as_posix(), (DEFAULT_RESULTS / self.folder.name).as_posix()
-        # Commands are told with the results where they are by default, wherever this study's are.
+        # Commands name the default folder of results, wherever this study's folder is.
         stages = [(name, state.command.replace(here, usual), state.seconds, state.read) for name, state in states]
         return History([Played(*stage) for stage in stages], primary)
 
