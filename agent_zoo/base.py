@@ -33,7 +33,7 @@ from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.hooks import Hook, Hooks
 from agent_zoo.memory import CELLS, Memory, MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
-from agent_zoo.network_parts.layers import ActionDecoder, Candidates, initialize_orthogonally
+from agent_zoo.network_parts.layers import ActionDecoder, Candidates, at_least_float32, initialize_orthogonally
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.semantic_module import SemanticModule
@@ -102,10 +102,13 @@ class RecurrentPolicy(nn.Module):
         layers: of the memory, 0 for none.
         cell: of the memory; names its module in the weights, as in `lstm.weight_ih_l0`.
         mask: hides parts of its agents' observations.
+        bfloat16_encoder: whether the encoder multiplies in bfloat16, as a policy may do while it is trained; its
+            weights, the memory and the heads are in full precision.
         semantic: the semantic plane and its codebook; None in a policy without.
     """
 
     mask: ObservationMask = ObservationMask()
+    bfloat16_encoder: bool = False
     semantic: SemanticModule | None
 
     def __init__(self, policy: BasePolicy, layers: int = 1, cell: MemoryCell = "lstm"):
@@ -170,7 +173,10 @@ class RecurrentPolicy(nn.Module):
 
     def encode(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
-        encoded, candidates = self.policy.encode_observations(observation)
+        with torch.autocast(observation.material.device.type, torch.bfloat16, enabled=self.bfloat16_encoder):
+            encoded, candidates = self.policy.encode_observations(observation)
+        if self.bfloat16_encoder:
+            encoded, candidates = at_least_float32(encoded), candidates.at_least_float32()
         return self._hooks.through(ENCODER_OUTPUT, encoded), candidates
 
     def remember(self, encoded: torch.Tensor, state: MemoryState) -> tuple[torch.Tensor, MemoryState]:

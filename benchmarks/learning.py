@@ -2,6 +2,7 @@
 
     python -m benchmarks.learning                                # all agents, two or three minutes on one core
     python -m benchmarks.learning --agents takeru --output learning.json
+    python -m benchmarks.learning --train.precision bfloat16     # of the packed networks alone
 
 First, observations are recorded in the world of config.yaml. Then each network chooses actions for some of them and
 makes a PPO step on them, alternating with its dense twin. The result is the ratio of their
@@ -114,6 +115,7 @@ def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> d
     settings = replace(arguments.settings, policy=replace(settings.policy, network=arguments.settings.policy.network))
     subject = untrained_entrant(agent, settings, maps, seed=0)
     packed, dense = subject.policy, dense_recurrent(copy.deepcopy(subject.policy))
+    packed.bfloat16_encoder = arguments.settings.train.precision == "bfloat16"
     parts = cut(rollout, packed, settings, arguments.samples)
     padded = [pad(part, subject.info.layout) for part in parts]
     return {

@@ -305,6 +305,9 @@ class TrainSettings(_OneLineErrors):
     pool_kernel: Annotated[str, BeforeValidator(_kernel)] = "0"
     """Who plays the agents of each world, in turn: 0 the learner, 1, 2, ... opponents drawn from the run's earlier
     checkpoints. 0,0,0,1 gives an opponent every fourth agent; 0 trains alone. Only the learner's agent-steps count."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the encoder's products in training. bfloat16 is faster on processors that multiply it (AVX-512 BF16
+    or AMX) and on GPUs. Weights, the memory, the heads and the loss stay float32."""
     optimizer: Literal["adam", "muon"] = "adam"
     """adam; or muon for the weight matrices between hidden units, and adam for the rest."""
     learning_rate: PositiveReal = 1.5e-4

@@ -5,7 +5,7 @@ gives exactly the same result as encoding every row, at a fraction of the cost.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -46,6 +46,10 @@ class Candidates:
     layers: Mapping[CandidateTable, nn.Linear] = field(default_factory=dict)
     """For some tables, the linear layer that would turn its keys into (total rows, hidden). Heads apply it to their few
     queries instead of to all rows."""
+
+    def at_least_float32(self) -> "Candidates":
+        """Return the same with keys in a precision in which they can be added up."""
+        return replace(self, keys={table: at_least_float32(keys) for table, keys in self.keys.items()})
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,11 @@ def item_features(layout: ObservationLayout) -> RowFeatures:
     return RowFeatures(layout.item_columns, {"type_id": ITEM_TYPE}, _ITEM_SCALES)
 
 
+def at_least_float32(values: torch.Tensor) -> torch.Tensor:
+    """Return values in a precision in which they can be added up: bfloat16 becomes float32."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def padding_row(rows: PackedRows) -> torch.Tensor:
     """Return one padding row of a table, (1, columns)."""
     return rows.values.new_zeros(1, rows.values.shape[1])
@@ -199,6 +208,7 @@ def mean_over_table(
     Returns:
         (B, units).
     """
+    embedded = at_least_float32(embedded)
     total = embedded.new_zeros(len(rows.counts), embedded.shape[1]).index_add(0, rows.owner, embedded)
     unused = (table_size - rows.counts).unsqueeze(1).to(embedded.dtype)  # (B, 1)
     mean = (total + unused * padding) / table_size

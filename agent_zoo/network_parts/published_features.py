@@ -4,7 +4,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.network_parts.layers import ITEM_TYPE, NPC_TYPE, Category, EmbeddedRowFeatures, RowFeatures
+from agent_zoo.network_parts.layers import (
+    ITEM_TYPE,
+    NPC_TYPE,
+    Category,
+    EmbeddedRowFeatures,
+    RowFeatures,
+    at_least_float32,
+)
 from agent_zoo.observation import ObservationLayout, PackedRows
 
 IDENTITY_EMBEDDING = 32
@@ -99,8 +106,8 @@ class LinearOverPlaces(nn.Linear):
         by_place = changes.index_select(0, order).split(counts)
         added = torch.cat([part @ weights[:, place].T for place, part in enumerate(by_place) if len(part) or not place])
         start = functional.linear(empty, weights.sum(dim=1), self.bias)  # (units,)
-        total = start.expand(len(rows.counts), -1)
-        return total.index_add(0, rows.owner.index_select(0, order), added)
+        total = at_least_float32(start).expand(len(rows.counts), -1)
+        return total.index_add(0, rows.owner.index_select(0, order), at_least_float32(added))
 
     def soft(self, values: torch.Tensor, padding: torch.Tensor, presence: torch.Tensor) -> torch.Tensor:
         """Return the same for rows that may be there.

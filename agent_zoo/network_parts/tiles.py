@@ -8,6 +8,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from agent_zoo.network_parts.layers import at_least_float32
 from agent_zoo.observation import ObservationLayout
 
 
@@ -33,7 +34,7 @@ class SumsOfRows(torch.autograd.Function):
 
         (rows,) = context.saved_tensors
         sums, terms = rows.shape
-        numbers = gradient.contiguous().numpy()  # (N, units)
+        numbers = at_least_float32(gradient).contiguous().numpy()  # (N, units)
         ends = np.arange(0, sums * terms + 1, terms, dtype=np.int32)
         ones = np.ones(sums * terms, dtype=numbers.dtype)
         uses = csc_array((ones, rows.numpy().ravel(), ends), shape=(context.table_rows, sums))

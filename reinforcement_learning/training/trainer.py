@@ -111,6 +111,7 @@ class _Training:
         train = settings.train
         self.info = untrained_info(agent, settings, observation_layout(groups[0].driver_env))
         self.policy: RecurrentPolicy = build_policy(self.info).to(pick_device(train.device))
+        self.policy.bfloat16_encoder = train.precision == "bfloat16"
         if train.initialization == "orthogonal":
             self.policy.policy.initialize_orthogonally()
         if train.longest_memory and self.policy.memory:
