@@ -5,6 +5,7 @@
     python train_probes.py activation_data/NAME_* --emergence           # checkpoints of one training run
     python train_probes.py activation_data/NAME --given tick,self_row   # beyond what these targets explain
     python train_probes.py activation_data/NAME --targets future --given action     # plans: what the agent does next
+    python train_probes.py activation_data/NAME --ray-address auto      # side by side on a Ray cluster
 
 Record dumps with extract_activations.py --record standard.
 Figures, tables, probes.json and directions.safetensors are written to analysis_results/RUN/; see docs/probes.md.
@@ -28,6 +29,7 @@ def main() -> None:
     settings.check()
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}
 
+    from analysis.probes.on_ray import meet
     from analysis.probes.probe_run import check_dumps, probe_dumps, wanted_of
     from analysis.runs.run_folder import RunFolder, plain
 
@@ -42,6 +44,8 @@ def main() -> None:
         "seed": settings.seed,
         "input": {str(folder): sha256(folder / METADATA_FILE) for folder in settings.dumps},
     }
+    if settings.ray_address is not None:
+        meet(settings.ray_address)
     with RunFolder(settings.run_folder, run) as folder:
         probe_dumps(settings, metadata, wanted, folder)
     print(f"figures, tables and probes.json: {folder.path}")

@@ -14,6 +14,7 @@ from typing import Any
 from common.user_error import UserError
 
 RAY_ADDRESSES = "local, auto or HOST:PORT"
+START_SECONDS = 300
 _CONNECT_SECONDS = 10
 
 
@@ -86,11 +87,19 @@ def cores() -> int:
     return int(ray.cluster_resources().get("CPU", 0))
 
 
-def free_cores() -> int:
+def _free_cores() -> int:
     """Return the number of cores of the cluster that no job has reserved."""
     import ray
 
     return int(ray.available_resources().get("CPU", 0))
+
+
+def no_worker(advice: str = "wait for other jobs to end") -> UserError:
+    """Return the error of a cluster on which no worker has started within `START_SECONDS`."""
+    return UserError(
+        f"no Ray worker started within {START_SECONDS} s; of the cluster's {cores()} cores {_free_cores()} are free: "
+        f"{advice}"
+    )
 
 
 def _check_port(address: str) -> None:

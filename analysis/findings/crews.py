@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from common.files import open_to_append
-from common.ray_cluster import RAY_ADDRESSES, connect, cores, free_cores, is_ray_address
+from common.ray_cluster import RAY_ADDRESSES, START_SECONDS, connect, is_ray_address, no_worker
 from common.user_error import UserError, one_line
 
 POLL_SECONDS = 0.5
-_START_SECONDS = 300
 _STOP_SECONDS = 30
 _ENDS_WITH_ITS_WORKER = """
 import ctypes, os, signal, sys
@@ -149,11 +148,8 @@ class RayCommand:
         if not ready:
             if self._crew.taken.total():
                 self._asked = time.monotonic()  # it may wait for others of this study
-            if time.monotonic() > self._asked + _START_SECONDS:
-                raise UserError(
-                    f"no Ray worker started within {_START_SECONDS} s; of the cluster's {cores()} cores {free_cores()} "
-                    "are free: wait for other jobs to end"
-                )
+            if time.monotonic() > self._asked + START_SECONDS:
+                raise no_worker()
             return None
         try:
             answer = ray.get(ready[0])

@@ -22,7 +22,8 @@ from analysis.probes.figures_curves import (
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from analysis.probes.findings import commonality, findings
 from analysis.probes.inputs import MEMORIES, StoredInputs, inputs_named, recorded
-from analysis.probes.probing import LINEAR, MLP, PROBES, probe
+from analysis.probes.on_ray import do_on_ray
+from analysis.probes.probing import LINEAR, MLP, PROBES, do_here, probe
 from analysis.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,
@@ -266,7 +267,8 @@ def probe_dump(
         with step(console, f"{name}: reading") as progress:
             data = read_probe_data(path, wanted, progress, inputs)
         with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
-            probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)
+            do = do_here if settings.ray_address is None else do_on_ray
+            probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress, do)
         with step(console, f"{name}: comparing"):
             resamples = Resamples.draw(data.worlds, settings.resamples, settings.seed)
             results = findings(probed, wanted.inputs, resamples, chance(wanted.targets))

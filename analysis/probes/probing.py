@@ -1,7 +1,8 @@
 """All probes of one dump: every input and target, linear and not, control tasks, and memories beside baselines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 
 import numpy as np
 
@@ -24,28 +25,31 @@ FEWEST_FOLDS = 3
 Report = Callable[[float], None]
 """Told the share of the work done."""
 
+Job = Callable[[Task], "Probed"]
+"""Fits some of a dump's probes, which need no others. It can be pickled."""
+
 
 @dataclass(frozen=True)
 class Probed:
     """How well the targets of one dump are predicted.
 
     Attributes:
+        reasons: why a target was not probed, None where it was; nothing in what a job returns.
         losses: (probe, input) -> errors, world by world, in the order of the targets.
         precision: (probe, input) -> likewise, by average precision; nothing at stake for targets that are not binary.
         controls: likewise of the control tasks, for memories.
         together: (probe, memory, baseline) -> likewise of probes that read both.
         read_outs: memory -> linear read-outs of all targets, in the order of the targets.
-        reasons: why a target was not probed, None where it was.
         known: (probe, baseline) -> likewise of probes that also read the given variables; empty if there are none.
         known_together: (probe, memory, baseline) -> likewise of probes that read all three.
     """
 
-    losses: dict[tuple[str, str], Losses]
-    precision: dict[tuple[str, str], Losses]
-    controls: dict[tuple[str, str], Losses]
-    together: dict[tuple[str, str, str], Losses]
-    read_outs: dict[str, ReadOuts]
-    reasons: tuple[str | None, ...]
+    reasons: tuple[str | None, ...] = ()
+    losses: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    precision: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    controls: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    together: dict[tuple[str, str, str], Losses] = field(default_factory=dict)
+    read_outs: dict[str, ReadOuts] = field(default_factory=dict)
     known: dict[tuple[str, str], Losses] = field(default_factory=dict)
     known_together: dict[tuple[str, str, str], Losses] = field(default_factory=dict)
 
@@ -54,63 +58,83 @@ class Probed:
         """Which targets were probed, (T,) bool."""
         return np.array([reason is None for reason in self.reasons], bool)
 
+    def add(self, part: "Probed") -> None:
+        """Take over the results of a job."""
+        for table in fields(self)[1:]:
+            getattr(self, table.name).update(getattr(part, table.name))
+
+
+def do_here(task: Task, jobs: Sequence[Job], report: Report) -> list[Probed]:
+    """Do one job after the other in this process."""
+    parts = []
+    for done, job in enumerate(jobs):
+        report(done / len(jobs))
+        parts.append(job(task))
+    return parts
+
 
 def probe(
     data: ProbeData, targets: Sequence[Target], inputs: Sequence[Input], probes: Sequence[str], seed: int,
-    report: Report,
+    report: Report, do: Callable[[Task, Sequence[Job], Report], list[Probed]] = do_here,
 ) -> Probed:  # fmt: skip
-    """Fit and cross-validate all probes of a dump."""
+    """Fit and cross-validate all probes of a dump.
+
+    Args:
+        do: does the jobs, in any order, and returns their results in order.
+    """
     fold = folds_of(data.world)
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
-    usable = np.array([reason is None for reason in reasons], bool)
-    task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)
-    probed = Probed({}, {}, {}, {}, {}, reasons)
+    probed = Probed(reasons)
+    task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), probed.usable, seed)
     twins = {source.name: _same_as(source, inputs, data) for source in inputs}
     own = [source for source in inputs if twins[source.name] == source.name]
     memories = [source.name for source in own if source.kind == "memory"]
-    jobs: list[tuple[Callable[..., None], str, Input]] = [
-        (_probe_one, kind, source) for source in own for kind in probes
-    ]
-    baselines = [source for source in own if source.kind == "baseline" and memories]
-    jobs += [(_probe_beside, kind, source) for source in baselines for kind in probes]
+    baselines = [source.name for source in own if source.kind == "baseline" and memories]
+    jobs: list[Job] = [partial(_probe_one, source.name, kind, memories) for source in own for kind in probes]
+    jobs += [partial(_probe_beside, name, kind, memories) for name in baselines for kind in probes]
     if data.given.shape[1]:
-        jobs += [(_probe_known, kind, source) for source in baselines for kind in probes]
-    for done, (work, kind, source) in enumerate(jobs):
-        report(done / len(jobs))
-        work(task, kind, source, memories, probed)
+        jobs += [partial(_probe_known, name, kind, memories) for name in baselines for kind in probes]
+    for part in do(task, jobs, report):
+        probed.add(part)
     _repeat_for_twins(probed, twins)
     return probed
 
 
-def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], probed: Probed) -> None:
-    """Probe one input, and put the results among the others."""
-    memory, data = one.name in memories, task.data
+def _probe_one(name: str, kind: str, memories: Sequence[str], task: Task) -> Probed:
+    """Probe one input."""
+    memory, data, part = name in memories, task.data, Probed()
     if kind == LINEAR:
-        (real, control), read_outs = task.linear(one.name, memory)
+        (real, control), read_outs = task.linear(name, memory)
         if memory:
-            probed.read_outs[one.name] = read_outs
+            part.read_outs[name] = read_outs
     else:
-        real, control = task.networks(one.name, memory)
-    probed.losses[kind, one.name] = task.losses(real, data.targets)
-    probed.precision[kind, one.name] = task.precision(real, data.targets)
+        real, control = task.networks(name, memory)
+    part.losses[kind, name] = task.losses(real, data.targets)
+    part.precision[kind, name] = task.precision(real, data.targets)
     if memory:
-        probed.controls[kind, one.name] = task.losses(control, task.controls)
+        part.controls[kind, name] = task.losses(control, task.controls)
+    return part
 
 
-def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
-    work = task.linear_beside if kind == LINEAR else task.networks_beside
-    for memory, predicted in work(baseline.name, memories):
-        probed.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
+def _probe_beside(baseline: str, kind: str, memories: Sequence[str], task: Task) -> Probed:
+    """Probe a baseline beside each memory."""
+    part, work = Probed(), task.linear_beside if kind == LINEAR else task.networks_beside
+    for memory, predicted in work(baseline, memories):
+        part.together[kind, memory, baseline] = task.losses(predicted, task.data.targets)
+    return part
 
 
-def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
+def _probe_known(baseline: str, kind: str, memories: Sequence[str], task: Task) -> Probed:
+    """Probe a baseline alone and beside each memory, with the given variables."""
+    part = Probed()
     if kind == LINEAR:
-        ((real, _), _), with_memory = task.linear(baseline.name, False, True), task.linear_beside
+        ((real, _), _), with_memory = task.linear(baseline, False, True), task.linear_beside
     else:
-        (real, _), with_memory = task.networks(baseline.name, False, True), task.networks_beside
-    probed.known[kind, baseline.name] = task.losses(real, task.data.targets)
-    for memory, predicted in with_memory(baseline.name, memories, True):
-        probed.known_together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
+        (real, _), with_memory = task.networks(baseline, False, True), task.networks_beside
+    part.known[kind, baseline] = task.losses(real, task.data.targets)
+    for memory, predicted in with_memory(baseline, memories, True):
+        part.known_together[kind, memory, baseline] = task.losses(predicted, task.data.targets)
+    return part
 
 
 def _repeat_for_twins(probed: Probed, twins: dict[str, str]) -> None:

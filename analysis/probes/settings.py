@@ -9,6 +9,7 @@ import tyro
 from activation_store.selection import Subsample
 from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, check, result_name, seed_value, split
+from common.ray_cluster import RAY_ADDRESSES, is_ray_address
 from common.result_places import OutputFolder
 from common.user_error import UserError
 
@@ -54,6 +55,9 @@ class ProbeSettings:
     report what the memory adds to baselines that know them too, and split each R2 into the parts explained by these
     targets only, by the memory only, and by both. `--targets self_food --given tick` asks whether a memory holds more
     of hunger than that it grows with time."""
+    ray_address: str | None = None
+    """Fit probes side by side on a Ray cluster, with one core each: local, auto or HOST:PORT, as in
+    extract_activations.py. By default one after the other on this machine, with all its cores."""
     resamples: int = 2000
     """Number of bootstrap resamples of worlds for the intervals, at least 100."""
     seed: int = 0
@@ -100,6 +104,8 @@ class ProbeSettings:
             resamples=at_least(self.resamples, FEWEST_RESAMPLES), seed=seed_value(self.seed),
         )  # fmt: skip
         _ = self.histories
+        if self.ray_address is not None and not is_ray_address(self.ray_address):
+            raise UserError(f"--ray-address is {self.ray_address}: must be {RAY_ADDRESSES}")
         names = [folder.resolve().name for folder in self.dumps]
         if not names:
             raise UserError("no dump is named: give one or more folders written by extract_activations.py")

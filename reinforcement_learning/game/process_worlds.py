@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pufferlib.vector
 
-from common.ray_cluster import cores, free_cores
+from common.ray_cluster import START_SECONDS, no_worker
 from common.user_error import UserError
 from reinforcement_learning.game.environment import serial_worlds
 from reinforcement_learning.processes import (
@@ -30,7 +30,6 @@ from reinforcement_learning.processes import (
 
 _Memory = dict[str, tuple[Any, np.dtype, tuple[int, ...]]]
 """Of the arrays of all slots, by the names that PufferLib expects: memory that processes share, type and shape."""
-_START_SECONDS = 300
 
 
 class ProcessWorlds:
@@ -209,7 +208,7 @@ class RayWorlds:
         ]
         try:
             self.driver_env = creators[0]()  # meanwhile
-            self._wait(_START_SECONDS)
+            self._wait(START_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -256,10 +255,7 @@ class RayWorlds:
                     raise error.cause from None
                 raise
             except ray.exceptions.GetTimeoutError:
-                raise UserError(
-                    f"a Ray worker did not start within {seconds:.0f} s; of the cluster's {cores()} cores "
-                    f"{free_cores()} are free: wait for other jobs, or use fewer --rollout.num-workers"
-                ) from None
+                raise no_worker("wait for other jobs, or use fewer --rollout.num-workers") from None
             except ray.exceptions.RayError as error:
                 raise UserError(
                     f"a Ray worker ended ({type(error).__name__}: it was killed, ran out of memory, lost its "

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from common.ray_cluster import connect, cores, free_cores
+from common.ray_cluster import START_SECONDS, connect, cores, no_worker
 from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
 from reinforcement_learning.game.tasks import offered_tasks
@@ -38,7 +38,6 @@ from reinforcement_learning.play.contest import (
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.processes import interrupts_held_back, name_temporary_folder, tidy_memory, usable_cores
 
-_START_SECONDS = 300
 _STOP_SECONDS = 5
 _MOST_LOSSES = 3  # of workers that played one group, or took one place in the crew, in a row
 _SECONDS_TOGETHER = 0.25
@@ -253,13 +252,10 @@ class _Crew:
         """
         import ray
 
-        seconds = None if self.is_playing else _START_SECONDS
+        seconds = None if self.is_playing else START_SECONDS
         ready, _ = ray.wait(list(self._pending), num_returns=1, timeout=seconds)
         if not ready:
-            raise UserError(
-                f"no Ray worker started within {seconds} s; of the cluster's {cores()} cores {free_cores()} are free: "
-                "wait for other jobs to end"
-            )
+            raise no_worker()
         worker = self._pending.pop(ready[0])
         try:
             return worker, ray.get(ready[0]), ""

@@ -88,7 +88,7 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     lost = {"observation": 40, "history_3": 60}
     together = {(LINEAR, "lstm_hidden", name): Losses(mean + noise(), stake) for name, mean in lost.items()}
     memory = {(LINEAR, "lstm_hidden"): Losses(50 + noise(), stake)}
-    planted = Probed(baselines | memory, {}, memory, together, {}, (None,) * 400)
+    planted = Probed((None,) * 400, baselines | memory, controls=memory, together=together)
     inputs = [item for item in INPUTS if item.name in ("lstm_hidden", "observation", "history_3")]
     added = findings(planted, inputs, Resamples.draw(8, 400, 0), np.zeros(400)).increments[LINEAR, "lstm_hidden"]
     assert 0.01 < (added.least.p < 0.05).mean() < 0.08
@@ -173,7 +173,7 @@ def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
         stake = rng.uniform(50, 150, (worlds, targets))
         lost = [stake * np.clip(0.5 + 0.1 * rng.normal(size=stake.shape), 0, 1) for _ in range(2)]
         scored = {(LINEAR, name): Losses(item, stake) for name, item in zip(ALIKE, lost, strict=True)}
-        same = Probed(scored, {}, {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, {}, (None,) * targets)
+        same = Probed((None,) * targets, scored, controls={(LINEAR, "lstm_hidden"): Losses(lost[1], stake)})
         inputs = [item for item in INPUTS if item.name in ALIKE]
         result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
         advantage = result.advantages[LINEAR, "lstm_hidden"]
@@ -188,7 +188,7 @@ def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
     stake = np.full((8, 300), 100.0)
     names = ("lstm_hidden", "observation", "history_3", "untrained")
     lost = {(LINEAR, name): Losses(50 + 10 * rng.normal(size=stake.shape), stake) for name in names}
-    same = Probed(lost, {}, {(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]}, {}, {}, (None,) * 300)
+    same = Probed((None,) * 300, lost, controls={(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]})
     inputs = [item for item in INPUTS if item.name in names]
     advantage = findings(same, inputs, Resamples.draw(8, 400, 0), np.zeros(300)).advantages[LINEAR, "lstm_hidden"]
     assert (advantage.estimates.p < 0.05).mean() < 0.03
