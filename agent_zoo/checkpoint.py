@@ -24,6 +24,7 @@ from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
 from common import command_line
 from common.array_files import Kind, read_tensors, write_tensors
+from common.checked_json import first_fault
 from common.files import read_bytes, write_bytes
 from common.user_error import UserError
 
@@ -145,8 +146,7 @@ class CheckpointInfo:
             info = _VALIDATOR.validate_json(orjson.dumps(content))
             ObservationMask.of(info.environment)
         except ValidationError as error:
-            first = error.errors()[0]
-            fault = f"{'.'.join(map(str, first['loc']))!r}: {first['msg']}"
+            fault = first_fault(error)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             fault = str(error)
         else:

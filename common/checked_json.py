@@ -70,9 +70,15 @@ def in_shape(shape: type[_Shape], content: object, complaint: str, advice: str) 
     except orjson.JSONEncodeError as error:  # nested deeper than anything that was written
         fault = str(error)
     except ValidationError as error:
-        first = error.errors()[0]
-        fault = f"{'.'.join(map(str, first['loc']))[:80]!r}: {first['msg'][:200]}"
+        fault = first_fault(error)
     raise UserError(f"{complaint}: {fault}; {advice}")
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return where content first differs from its shape, unless it is the whole, and how, in a short line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place[:80]!r}: {first['msg'][:200]}" if place else first["msg"][:200]
 
 
 @functools.cache

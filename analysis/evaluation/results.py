@@ -12,7 +12,7 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from analysis.evaluation.held_out_tasks import TASK_NAMES, task_index
-from common.checked_json import entry_fits
+from common.checked_json import entry_fits, first_fault
 from common.files import read_json, visible
 from common.user_error import UserError
 
@@ -46,9 +46,7 @@ def read_provenance(content: object) -> Provenance:
     except orjson.JSONEncodeError as error:
         raise ValueError(f"'provenance' cannot be read: {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, ("provenance", *first["loc"])))
-        raise ValueError(f"{place!r}: {first['msg']}") from None
+        raise ValueError(f"in 'provenance': {first_fault(error)}") from None
 
 
 Mode = Literal["pvp", "pve"]

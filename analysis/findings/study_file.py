@@ -23,6 +23,7 @@ from analysis.findings.page_template import (
     template_of,
 )
 from analysis.findings.stage_commands import check_command, command_words, places, seeds_of, with_own_seed
+from common.checked_json import first_fault
 from common.user_error import UserError
 from common.yaml_file import one_line, read_yaml, shown
 
@@ -325,9 +326,7 @@ def read_study_file(path: Path) -> StudyFile:
     try:
         return TypeAdapter(StudyFile).validate_json(json.dumps(content, default=str))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is no study: {one_line(place)}: {one_line(first['msg'])}") from None
+        raise UserError(f"{path} is no study: {one_line(first_fault(error))}") from None
 
 
 def _claims(file: StudyFile, text: PageText) -> Iterator[Claim]:

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from activation_store.directions import DIRECTIONS_FILE, Directions, read_directions
 from activation_store.schema import METADATA_FILE
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
-from common.checked_json import read_small_json
+from common.checked_json import first_fault, read_small_json
 from common.files import read_bytes
 from common.user_error import UserError
 
@@ -70,7 +70,7 @@ class FinishedFiles:
             checked = TypeAdapter(shape).validate_json(content, strict=True)
             return orjson.loads(content), checked
         except (ValidationError, orjson.JSONDecodeError) as error:
-            fault = _first_fault(error) if isinstance(error, ValidationError) else "it is not JSON"
+            fault = first_fault(error) if isinstance(error, ValidationError) else "it is not JSON"
             raise UserError(
                 f"{path} is damaged or of another version of this toolkit ({fault}): analyse the dump again"
             ) from None
@@ -133,9 +133,3 @@ def finished_beside(run: Path, script: str, file: str, dump_sha256: str) -> list
         if made_from == dump_sha256:
             folders.append(path)
     return folders
-
-
-def _first_fault(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place[:80]!r}: {first['msg'][:200]}" if place else first["msg"][:200]

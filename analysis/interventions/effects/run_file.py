@@ -12,7 +12,7 @@ from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
 from analysis.interventions.effects.pairs import check_arms
 from analysis.runs.finished_files import FinishedFiles, RunDescription
 from analysis.statistics.resampling import Estimate
-from common.checked_json import read_small_json, without_checksum
+from common.checked_json import first_fault, read_small_json, without_checksum
 from common.files import sha256
 from common.user_error import UserError
 
@@ -66,9 +66,7 @@ def read_run_file(path: Path) -> PlayedRun:
         needed = orjson.dumps({name: checked[name] for name in names if name in checked})
         run = TypeAdapter(PlayedRun).validate_json(needed)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is damaged: {place[:80]!r}: {first['msg'][:200]}") from None
+        raise UserError(f"{path} is damaged: {first_fault(error)}") from None
     if run.seed < 0:
         raise UserError(f"{path} is damaged: the seed {run.seed} is negative")
     try:
