@@ -29,7 +29,7 @@ from tests.planted_lives import (
     uneven_lengths,
     values_of,
 )
-from tests.planted_trainings import found, trainings_in_worlds
+from tests.planted_trainings import differs, trainings_in_worlds
 
 NULL, LIMIT, POWER = "nothing to find", "nothing but time or a shared world, as reports warn", "something to find"
 ORDERS, DIFFERENCES, OVER_TRAININGS = "orders: ", "differences: ", "over trainings: "
@@ -237,7 +237,7 @@ def trainings() -> Iterator[Case]:
 def _mean_of_trainings(
     trainings: int, worlds: int, common: float, effect: float, rng: np.random.Generator, settings: Inference
 ) -> Outcomes:
-    planted_trainings = functools.partial(found, rng, trainings, worlds, common, _INTERACTION, effect=effect)
+    planted_trainings = functools.partial(differs, rng, trainings, worlds, common, _INTERACTION, effect=effect)
     return {"the same worlds": planted_trainings(shared=True), "worlds of their own": planted_trainings(shared=False)}
 
 

@@ -86,9 +86,9 @@ def said_of_damage(browser: Any, page_file: Path, element: str, folder: Path, le
     page = context.new_page()
     page.goto(damaged(page_file, element, folder, left).as_uri())
     until(page, "document.getElementById('loading').classList.contains('failed')")
-    said = page.inner_text("#loading")
+    text = page.inner_text("#loading")
     context.close()
-    return said
+    return text
 
 
 def scripts_that_ran(browser: Any, page_file: Path, folder: Path) -> list[str]:

@@ -27,7 +27,7 @@ HEADS = {
 
 
 @dataclass(frozen=True)
-class Said:
+class Outputs:
     """What an agent computes in a tick: (units,) each, a number, (layers, units) each, and head -> (options,)."""
 
     encoder_output: np.ndarray
@@ -100,7 +100,7 @@ class Original:
         self.plain = {name.removeprefix("policy.policy."): tensor.astype(float) for name, tensor in weights.items()}
         self.layers = sum("weight_ih" in name for name in weights)
 
-    def tick(self, seen: np.void, hidden: np.ndarray, cell: np.ndarray) -> Said:
+    def tick(self, seen: np.void, hidden: np.ndarray, cell: np.ndarray) -> Outputs:
         """Play one agent's observation, as the game gives it, after a memory of (layers, units) each."""
         keys = {"Entity": [self.entity(row) for row in seen["Entity"]]}
         keys |= {table: [self.item(row) for row in seen[table]] for table in ("Inventory", "Market")}
@@ -120,7 +120,7 @@ class Original:
         encoded = rectified(encoded) if self.agent == "yaofeng" else encoded
         read, hidden, cell = self.remember(encoded, hidden, cell)
         value = float(self.linear("value_head", read)[0])
-        return Said(encoded, read, value, hidden, cell, self.logits(read, keys, seen["ActionTargets"]))
+        return Outputs(encoded, read, value, hidden, cell, self.logits(read, keys, seen["ActionTargets"]))
 
     def linear(self, name: str, inputs: np.ndarray) -> np.ndarray:
         return self.plain[f"{name}.weight"] @ inputs.astype(float) + self.plain[f"{name}.bias"]

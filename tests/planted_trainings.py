@@ -22,7 +22,7 @@ def trainings_in_worlds(
     )
 
 
-def found(
+def differs(
     rng: np.random.Generator, trainings: int, worlds: int, common: float, interaction: float,
     shared: bool, effect: float = 0.0,
 ) -> bool:  # fmt: skip
@@ -44,7 +44,7 @@ def found(
 def null_rate(
     trainings: int, worlds: int, common: float, interaction: float, *, shared: bool, runs: int, effect: float = 0.0
 ) -> float:
-    """Return the share of runs in which something is found; arguments as in `found`."""
+    """Return the share of runs in which something is found; arguments as in `differs`."""
     rng = np.random.default_rng([trainings, worlds, runs])
     settings = trainings, worlds, common, interaction, shared, effect
-    return float(np.mean([found(rng, *settings) for _ in range(runs)]))
+    return float(np.mean([differs(rng, *settings) for _ in range(runs)]))

@@ -146,8 +146,8 @@ def a_lonely_point(page, condition: str = "true") -> tuple[int, dict[str, float]
       const all = Array.from({ length: explorer.count }, (_, i) => explorer.placeOf(i));
       const alone = all.map((one, i) => Math.min(...all.map((other, j) => (i === j ? Infinity : Math.hypot(other.x - one.x, other.y - one.y)))));
       const order = all.map((_, i) => i).sort((one, other) => alone[other] - alone[one]);
-      const found = order.find((i) => { const point = explorer.point(i); return CONDITION; });
-      return found === undefined ? null : [found, all[found]];
+      const farthest = order.find((i) => { const point = explorer.point(i); return CONDITION; });
+      return farthest === undefined ? null : [farthest, all[farthest]];
     }"""  # noqa: E501
     result = page.evaluate(script.replace("CONDITION", condition))
     assert result is not None

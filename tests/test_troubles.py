@@ -26,8 +26,8 @@ import itertools, os, runpy, sys, time
 sys.argv = sys.argv[1:]
 sys.path.insert(0, os.getcwd())
 jumps = itertools.cycle([0, 1e6, -1e6, 3e8, -3e8])
-told = time.time
-time.time = lambda: told() + next(jumps)
+real_time = time.time
+time.time = lambda: real_time() + next(jumps)
 time.time_ns = lambda: int(time.time() * 1e9)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

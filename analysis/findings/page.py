@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
-from analysis.findings.page_template import Said, template_of
+from analysis.findings.page_template import Words, template_of
 from analysis.findings.results import Results, formatted, number, rows_of_claims
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
 from common.checked_json import in_shape
@@ -259,7 +259,7 @@ def _primary(study: Study, history: History) -> Iterator[str]:
 def _claim(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> tuple[str, str, int]:
     """Return the sentence, its control, and how many numbers they hold."""
 
-    def words(parts: Said) -> str:
+    def words(parts: Words) -> str:
         return "".join(
             part if isinstance(part, str) else formatted(rows[part.row], part.key, part.form) for part in parts
         )

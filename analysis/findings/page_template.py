@@ -56,7 +56,7 @@ class Number:
         return f"{self.row}.{self.key}"
 
 
-Said = tuple[str | Number, ...]
+Words = tuple[str | Number, ...]
 """A sentence: texts, and the numbers between them."""
 
 
@@ -69,7 +69,7 @@ class PageText:
     """
 
     source: str
-    claims: dict[str, tuple[Said, Said]]
+    claims: dict[str, tuple[Words, Words]]
     parts: tuple[str, ...]
 
     def render(self, claims: Mapping[str, str], parts: Mapping[str, str]) -> str:
@@ -119,7 +119,7 @@ def parse_template(source: str) -> PageText:
         raise UserError(f"line {error.lineno}: {one_line(error.message or 'no template')}") from None
     except (RecursionError, ValueError, OverflowError) as error:  # brackets without end, numbers without end
         raise UserError(f"no template: {one_line(str(error))}") from None
-    claims: dict[str, tuple[Said, Said]] = {}
+    claims: dict[str, tuple[Words, Words]] = {}
     parts: list[str] = []
     free = ""
     for node in _printed(tree.body):
@@ -158,7 +158,7 @@ def check_free_text(text: str) -> None:
         )
 
 
-def _claim(block: "nodes.CallBlock") -> tuple[str, Said, Said]:
+def _claim(block: "nodes.CallBlock") -> tuple[str, Words, Words]:
     """Return the name of a claim, its sentence and its control."""
     from jinja2 import nodes
 
@@ -166,10 +166,10 @@ def _claim(block: "nodes.CallBlock") -> tuple[str, Said, Said]:
     bodies = [part.body for part in block.body if isinstance(part, nodes.Scope)]
     if not isinstance(name, nodes.Const) or len(bodies) != 2 or len(block.body) != 2:
         raise UserError(f"line {block.lineno}: write {{% claim NAME %}}")
-    return str(name.value), _said(bodies[0]), _said(bodies[1])
+    return str(name.value), _words_of(bodies[0]), _words_of(bodies[1])
 
 
-def _said(body: list["nodes.Node"]) -> Said:
+def _words_of(body: list["nodes.Node"]) -> Words:
     """Return a sentence, with single spaces."""
     from jinja2 import nodes
 

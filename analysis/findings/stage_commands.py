@@ -144,7 +144,7 @@ def with_own_seed(run: str, name: str) -> str:
 
     The seed follows from the stage's name, so it stays the same when other stages are added.
     """
-    if run.split(maxsplit=1)[0] not in DEFAULT_SEEDS or _said(run, _SEED) is not None:
+    if run.split(maxsplit=1)[0] not in DEFAULT_SEEDS or _value_of(run, _SEED) is not None:
         return run
     return f"{run} --seed {1 + zlib.crc32(name.encode()) % _LARGEST}"
 
@@ -168,14 +168,14 @@ def seeds_of(commands: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict
 
 def _seeds_played(command: str) -> frozenset[str]:
     """Return the seeds whose episodes a command plays; what is no number, its script refuses."""
-    seed = _said(command, _SEED) or str(DEFAULT_SEEDS[command.split(maxsplit=1)[0]])
-    repeats = _said(command, _REPEATS) or "1"
+    seed = _value_of(command, _SEED) or str(DEFAULT_SEEDS[command.split(maxsplit=1)[0]])
+    repeats = _value_of(command, _REPEATS) or "1"
     if not (seed.isdecimal() and repeats.isdecimal()):
         return frozenset({seed})
     return frozenset(str(int(seed) + place) for place in range(int(repeats)))
 
 
-def _said(command: str, options: tuple[str, ...]) -> str | None:
+def _value_of(command: str, options: tuple[str, ...]) -> str | None:
     """Return what a command says of an option, which has several names."""
     words = shlex.split(command)
     for place, word in enumerate(words):

@@ -17,7 +17,7 @@ from analysis.findings.page_template import (
     FORMAT,
     Number,
     PageText,
-    Said,
+    Words,
     check_free_text,
     read_template,
     template_of,
@@ -133,8 +133,8 @@ class Claim:
     """
 
     name: str
-    says: Said
-    control: Said
+    says: Words
+    control: Words
     rows: dict[str, TableRow]
 
     @property

@@ -29,7 +29,7 @@ from analysis.statistics.stability import gaussian_surrogate
 from tests.planted_lives import make_lives
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15
-WAYS = {each.short: each for each in partitions(GROUPS)}
+WAYS = {way.short: way for way in partitions(GROUPS)}
 SOURCE = Source("cluster axis", "run", "dump", "policy", None)
 
 

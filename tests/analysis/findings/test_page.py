@@ -33,12 +33,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def study(*said: tuple[str, str, dict[str, TableRow]], tables: tuple[ResultTable, ...] = (), **parts: tuple) -> Study:
+def study(
+    *claimed: tuple[str, str, dict[str, TableRow]], tables: tuple[ResultTable, ...] = (), **parts: tuple
+) -> Study:
     """A study with claims: a sentence, a control, and rows each."""
-    claims = [(f"claim_{'abc'[place]}", *claim[:2]) for place, claim in enumerate(said)]
+    claims = [(f"claim_{'abc'[place]}", *claim[:2]) for place, claim in enumerate(claimed)]
     shown = tuple(name for name, item in (("tables", tables), ("forests", parts.get("forests"))) if item)
     text = parse_template(template(*claims, parts=shown))
-    rows = [claim[2] for claim in said]
+    rows = [claim[2] for claim in claimed]
     claimed = tuple(Claim(name, *both, own) for (name, both), own in zip(text.claims.items(), rows, strict=True))
     stages = tuple(Stage(name, "explore.py --output {here}", 1.0) for name in VALUES)
     return Study(stages, claimed, text, tables, **parts)

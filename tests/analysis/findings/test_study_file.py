@@ -174,9 +174,9 @@ PARTS = {"primary": "None.", "made": "```bash\npython a.py\npython b.py\n```", "
 
 
 def test_claims_are_texts_and_numbers_with_single_spaces() -> None:
-    said = '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})'
+    wording = '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})'
     two = ("two", "Nothing.", '{{ a.value.q|f(".3f") }}')
-    text = parse_template(template(("one", said, "  none\n at all.  "), two, parts=()))
+    text = parse_template(template(("one", wording, "  none\n at all.  "), two, parts=()))
     says, control = text.claims["one"]
     assert says == (
         Number("a", "value", "", "+.1f"), " of `100`, ", Number("a", "value", "mean"), " (", Number("b", "low"), ")",

@@ -17,7 +17,7 @@ from analysis.probes.scores import Losses, Resamples
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, UNITS, counting_memory, planted_lives
 
-INPUTS = [each for each in ALL_INPUTS if each.name != "lstm_cell"]
+INPUTS = [source for source in ALL_INPUTS if source.name != "lstm_cell"]
 ALIKE = ("lstm_hidden", "observation")
 SINCE, LONG_AGO, SHOWN, CUE, NOISE, COIN = range(len(TARGETS))
 
