@@ -28,6 +28,8 @@ AMMUNITION_DAMAGE = 5
 """The game's own."""
 _RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
 _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
+_MOST_AGENTS, _MOST_NPCS, _MOST_WORLDS, _MOST_UNITS, _MOST_LAYERS = 1024, 8192, 4096, 8192, 16
+"""More than any machine plays or learns in a reasonable time; far more would only fill its memory."""
 
 
 def _number(value: object) -> object:
@@ -90,10 +92,10 @@ class _OneLineErrors:
 class EnvironmentSettings(_OneLineErrors):
     """The world: Neural MMO with all its systems except communication."""
 
-    num_agents: Positive = 128
-    """Number of agents that spawn in each world."""
-    num_npcs: Count = 256
-    """Number of non-player characters in each world."""
+    num_agents: Annotated[int, BeforeValidator(_number), Field(ge=1, le=_MOST_AGENTS)] = 128
+    """Number of agents that spawn in each world, 1 to 1024."""
+    num_npcs: Annotated[int, BeforeValidator(_number), Field(ge=0, le=_MOST_NPCS)] = 256
+    """Number of non-player characters in each world, 0 to 8192."""
     map_size: Annotated[int, BeforeValidator(_number), Field(ge=32, le=1024, multiple_of=8)] = 128
     """Side of the square area that agents can walk on, in tiles: a multiple of 8, 32 to 1024."""
     num_maps: Annotated[int, BeforeValidator(_number), Field(ge=1, le=LARGEST_NUM_MAPS)] = 256
@@ -245,10 +247,10 @@ class RewardSettings(_OneLineErrors):
 class PolicySettings(_OneLineErrors):
     """Size of the network, and its memory."""
 
-    hidden_size: Positive = 256
-    """Number of units in each encoder's output, the memory and the input of the action heads."""
-    lstm_layers: Count = 1
-    """Number of layers of the memory, whatever its cell; 0 gives a feed-forward policy."""
+    hidden_size: Annotated[int, BeforeValidator(_number), Field(ge=1, le=_MOST_UNITS)] = 256
+    """Number of units in each encoder's output, the memory and the input of the action heads, 1 to 8192."""
+    lstm_layers: Annotated[int, BeforeValidator(_number), Field(ge=0, le=_MOST_LAYERS)] = 1
+    """Number of layers of the memory, whatever its cell, up to 16; 0 gives a feed-forward policy."""
     cell: MemoryCell = "lstm"
     """Cell of the memory. lstm: long short-term memory; gru: gated recurrent unit; ema: exponential moving averages,
     without gates, whose time constants are learnt and start between 2 and 128 ticks."""
@@ -261,8 +263,9 @@ class PolicySettings(_OneLineErrors):
 class RolloutSettings(_OneLineErrors):
     """How many worlds run in parallel, and in which processes."""
 
-    num_envs: Positive = 8
-    """Number of worlds that run in parallel. A resumed run may have another number, whose worlds begin new episodes."""
+    num_envs: Annotated[int, BeforeValidator(_number), Field(ge=1, le=_MOST_WORLDS)] = 8
+    """Number of worlds that run in parallel, 1 to 4096. A resumed run may have another number, whose worlds begin new
+    episodes."""
     vectorization: Annotated[
         Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
     ] = "auto"
