@@ -47,10 +47,14 @@ class Attributions:
     def __len__(self) -> int:
         return len(self.sample)
 
-    def of_sample(self, number: int) -> "Attributions":
-        """Return those of one sample."""
-        own = self.sample == number
-        return replace(self, sample=self.sample[own], **{name: getattr(self, name)[own] for name in ARRAYS})
+    @property
+    def known(self) -> np.ndarray:
+        """In which states the target is defined, (N,) bool; maps of the others are zero."""
+        return np.isfinite(self.value)
+
+    def where(self, states: np.ndarray) -> "Attributions":
+        """Return those of some states, (N,) bool."""
+        return replace(self, sample=self.sample[states], **{name: getattr(self, name)[states] for name in ARRAYS})
 
     def sizes(self) -> np.ndarray:
         """Return the summed |attribution| of each part in each tick, (N, T, parts); memory counts in the first tick."""
@@ -109,12 +113,13 @@ def joined(
 
 def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> list[str]:
     """Return what the attributions say on average."""
+    states, samples, known = len(maps), len(np.unique(maps.sample)), maps.known
+    maps = maps.where(known)
     sizes = maps.sizes()
     share = sizes.sum(axis=(0, 1)) / max(sizes.sum(), 1e-300)
-    known = np.isfinite(maps.value)
     lines = [
-        f"Attribution of {title} by {method}: {len(maps):,} states of {len(np.unique(maps.sample))} samples"
-        + (f", {(~known).sum()} of them without it (an option is illegal)" if not known.all() else ""),
+        f"Attribution of {title} by {method}: {states:,} states of {samples} samples"
+        + (f", {(~known).sum()} of them without it (an option is illegal) and left out" if not known.all() else ""),
         "",
         "Shares of the summed |attribution|:",
         *(f"  {name}: {part_share:.1%}" for name, part_share in zip(PARTS, share, strict=True) if part_share > 0),
@@ -182,12 +187,9 @@ def component_lines(maps: Attributions, seed: int) -> list[str]:
 
 def components_by_size(maps: Attributions, seed: int) -> list[tuple[str, float, Estimate]]:
     """Return name, mean size and mean attribution of each component of the memory, the largest first."""
-    known = np.isfinite(maps.value)
-    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], maps.components, 0)
-    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
+    over, size = OverSamples(maps.sample, seed), np.abs(maps.components).mean(axis=0)
     return [
-        (maps.component_names[place], float(size[place]), over.mean(values[:, place], weight))
+        (maps.component_names[place], float(size[place]), over.mean(maps.components[:, place], np.ones(len(maps))))
         for place in np.argsort(-size)
     ]
 

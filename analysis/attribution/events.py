@@ -135,7 +135,7 @@ def around_event(maps: Attributions, event: str, held: float, before: int, seed:
         before: ticks of each sample before the event.
     """
     offset = np.concatenate([np.arange(count) - before for count in np.bincount(maps.sample)])
-    later, over, known = offset >= 0, OverSamples(maps.sample, seed), np.isfinite(maps.value)
+    later, over, known = offset >= 0, OverSamples(maps.sample, seed), maps.known
     rows = []
     for name, values, weight in _measures(maps):
         values, weight = np.where(known, values, 0), np.where(known, weight, 0)
@@ -211,7 +211,8 @@ def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: in
         target.set(ylabel="target, mean and 95% interval over samples")
         for number, part in enumerate(PARTS):
             if sizes[:, number].any():
-                line = [sizes[around.offset == offset, number].mean() for offset in offsets]
+                inside = [(around.offset == offset) & maps.known for offset in offsets]
+                line = [sizes[states, number].mean() if states.any() else np.nan for states in inside]
                 parts.plot(offsets, line, color=category_colour(number), label=part)
         parts.set(ylabel="mean summed |attribution|", ylim=(0, None))
         parts.legend(loc="best")

@@ -224,6 +224,7 @@ def _write(
 ) -> None:  # fmt: skip
     heading, failures = f"{metadata.policy}: {target}, {TITLES[settings.method]}", sanity.failures()
     lines = [*summary_lines(attributed, target, TITLES[settings.method], settings.seed)]
+    known, defined = attributed.known, attributed.where(attributed.known)
     if around is not None:
         lines += ["", *event_lines(around)]
         folder.save_text("event.tsv", event_table(around))
@@ -233,21 +234,25 @@ def _write(
     places = {name: np.concatenate([of_sample[name] for of_sample in shown]) for name in shown[0]}
     if groups is not None:
         place = places_among(places, groups.places)
-        label, what = np.where(place >= 0, groups.label[place], -1), "behaviour" if _behaviours(settings) else "cluster"
-        lines += ["", f"What it looks at in each {what} of {groups.path.name}:", *group_lines(attributed, label, what)]
+        what = "behaviour" if _behaviours(settings) else "cluster"
+        label = np.where(place >= 0, groups.label[place], -1)[known]
+        lines += ["", f"What it looks at in each {what} of {groups.path.name}:", *group_lines(defined, label, what)]
         if (label >= 0).any():
-            folder.save_figure("groups.png", figures.groups(attributed, label, what, heading, failures))
+            folder.save_figure("groups.png", figures.groups(defined, label, what, heading, failures))
     folder.save_arrays("maps.npz", **places, **{
         name: getattr(attributed, name) for name in ("sample", *ARRAYS)
     }, component_names=np.array(attributed.component_names, dtype=np.str_))  # fmt: skip
     if attributed.component_names:
-        folder.save_figure("components.png", figures.memory_components(attributed, heading, failures, settings.seed))
-    folder.save_text("parts.tsv", tab_separated(part_shares(attributed, settings.seed)))
-    folder.save_figure("overview.png", figures.overview(attributed, heading, failures))
+        folder.save_figure("components.png", figures.memory_components(defined, heading, failures, settings.seed))
+    folder.save_text("parts.tsv", tab_separated(part_shares(defined, settings.seed)))
+    folder.save_figure("overview.png", figures.overview(defined, heading, failures))
     folder.save_figure("sanity.png", figures.sanity_figure(sanity, heading))
     folder.save_text("summary.txt", "\n".join([*lines, ""]))
     folder.save_json("sanity.json", _sanity_json(sanity))
-    on_page = [(number, samples[number].shown, vars(attributed.of_sample(number))) for number in settings.shown]
+    on_page = [
+        (number, samples[number].shown, vars(attributed.where(attributed.sample == number)))
+        for number in settings.shown
+    ]
     command = command_of("saliency.py", asdict(settings), vars(SaliencySettings(settings.dump)))
     pictures = {name: caption for name, caption in figures.CAPTIONS.items() if (folder.path / name).exists()}
     folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, on_page, pictures, command))

@@ -206,7 +206,9 @@ class Differentiable:
         memory = self._memory(inputs[len(soft) :], windows.memory)
         with softened(self._policy, windows.observation, soft) as observation:
             encoded, candidates = self._policy.encode(observation)
-        return self._target(decided(self._policy, windows, encoded, candidates, memory))
+        # What a target does not depend on, such as a value on others that the encoder does not read, gets zeros.
+        nothing = sum(part.sum() * 0 for part in inputs)
+        return self._target(decided(self._policy, windows, encoded, candidates, memory)) + nothing
 
     def _memory(self, parts: Sequence[torch.Tensor], recorded: MemoryState) -> MemoryState:
         units, states = self._policy.policy.hidden_size, list(parts[: len(self._states)])

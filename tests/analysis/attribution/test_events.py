@@ -5,7 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.attribution.attributions import ARRAYS, PARTS, Attributions, OverSamples, joined, part_shares
+from analysis.attribution.attributions import (
+    ARRAYS,
+    PARTS,
+    Attributions,
+    OverSamples,
+    joined,
+    part_shares,
+    summary_lines,
+)
 from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
 from tests.command import assert_refuses
 
@@ -85,10 +93,21 @@ def test_fewer_entities_in_view_at_present_than_before_can_be_compared_too() -> 
 
 
 def test_a_sample_is_taken_from_among_others() -> None:
-    every, chosen = planted(), planted().of_sample(1)
+    every, chosen = planted(), planted().where(planted().sample == 1)
     np.testing.assert_array_equal(chosen.sample, np.ones(TICKS))
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(chosen, name), getattr(every, name)[TICKS : 2 * TICKS])
+
+
+def test_states_without_the_target_count_nowhere() -> None:
+    every = planted()
+    known = np.arange(len(every)) % 3 > 0
+    partly = replace(every, value=np.where(known, every.value, np.nan))
+    for name in ("tiles", "entities", "components"):
+        getattr(partly, name)[~known] = 0
+    title, *lines = summary_lines(partly, "move", "gradients", 0)
+    assert lines == summary_lines(every.where(known), "move", "gradients", 0)[1:]
+    assert f"{len(every):,} states" in title and f"{(~known).sum()} of them without it" in title
 
 
 def test_what_changes_at_an_event_is_found() -> None:

@@ -82,6 +82,19 @@ def test_soft_inputs_stand_for_observations_exactly(agent, seen, layout) -> None
         torch.testing.assert_close(candidates.keys[table], keys.keys[table], **CLOSE)
 
 
+@pytest.mark.parametrize("method", ["gradient", "integrated", "smooth"])
+@pytest.mark.parametrize("agent", ["takeru", "hybrid", "yaofeng"])
+def test_what_the_target_does_not_depend_on_gets_nothing(agent: str, method: Method, seen, layout) -> None:
+    """The values of these agents do not depend on others in view."""
+    torch.manual_seed(0)
+    module = agent_zoo.load(agent)
+    policy = module.Recurrent(module.Policy(layout, hidden_size=16)).requires_grad_(False)
+    observation = pack(seen[:8], layout)
+    windows = LifeWindows(observation, 1, policy.initial_state(8), torch.zeros(8, len(layout.heads), dtype=torch.int64))
+    maps = attribute(by(method), policy, windows, Value(), average_baseline(policy, windows))
+    assert maps.tiles.any() and not maps.entities.any()
+
+
 @pytest.mark.parametrize("ticks", [1, TICKS])
 def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) -> None:
     policy, windows, value = policy_and_windows(recorded, ticks)
