@@ -262,10 +262,11 @@ _WANTED = (50, 25)
 _MOST_EPISODES = 100_000
 
 
-def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -> list[str]:
+def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int, horizon: int) -> list[str]:
     """Say how large an effect on the ticks lived a run would find, and how many episodes would find a smaller one.
 
-    It is the best case: random directions are taken not to differ in what they do.
+    It is the best case: random directions are taken not to differ in what they do. Of episodes of so few ticks that
+    most lives outlast them nothing is known.
     """
     edits = [arm for arm in arms if arm.is_studied]
     if not edits:
@@ -275,16 +276,19 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
         played = "one random arm is no control" if draws else "no random arm is played to compare with"
         return [f"CAN ONLY BE UNDECIDED: {played}; give --controls 5 or more"]
     tests = OUTCOMES * len(edits)
+    whole = horizon >= LIFE
     lines = [
         f"what this can find: effects on the ticks lived from {_ticks(_size(episodes, drawn, draws, tests))} on, "
         f"in 80% of such runs, as lives of shipped policies vary; {_needed(drawn, draws, tests)}"
+        if whole
+        else f"what this can find is not known beforehand: episodes of {horizon} ticks end before most lives do"
     ]
     if drawn == agents and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
         lines.append(
             f"CAN ONLY BE UNDECIDED: with every agent edited, {episodes} episodes can be flipped in too few ways for "
             f"{tests} tests; {COUNTED_UP_TO + 1} are enough"
         )
-    elif _size(episodes, drawn, draws, tests) > LIFE:
+    elif whole and _size(episodes, drawn, draws, tests) > LIFE:
         lines.append(f"CAN ONLY BE UNDECIDED on the ticks lived: that is more than the {LIFE:.0f} ticks of a life")
     return lines
 

@@ -52,6 +52,11 @@ def title(outcome: str) -> str:
     return _words(outcome)[0]
 
 
+def largest_change(outcome: str) -> float:
+    """Return the size that no effect on an outcome can exceed: 1 of a share; infinite of others."""
+    return 1.0 if _words(outcome)[1] == _SHARE else math.inf
+
+
 def title_with_unit(outcome: str) -> str:
     """Return the title of an outcome, with its unit in brackets if it has one."""
     name, unit = _words(outcome)

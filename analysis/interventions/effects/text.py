@@ -15,6 +15,7 @@ from analysis.interventions.effects.outcomes import (
     OFF_MANIFOLD,
     VALUE_CHANGE,
     WITHIN_DATA,
+    largest_change,
     title,
     title_with_unit,
 )
@@ -123,7 +124,11 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
 
 def _effect_line(effect: Effect) -> str:
     beyond = [f"q against controls {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
-    size = [_size_of(effect.detectable, effect.effect)] if effect.verdict == "no more than controls" else []
+    size = (
+        [_size_of(effect.outcome, effect.detectable, effect.effect)]
+        if effect.verdict == "no more than controls"
+        else []
+    )
     more = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
     return with_interval(title_with_unit(effect.outcome), effect.effect, *more)
 
@@ -136,13 +141,13 @@ def _not_found(effect: Effect) -> str:
             effect.effect,
             f"within {effect.margin:.3g}, q {p_text(effect.equivalence_q)}",
         )
-    size = f" ({_size_of(effect.detectable, effect.effect)})" if effect.verdict == "undecided" else ""
+    size = f" ({_size_of(effect.outcome, effect.detectable, effect.effect)})" if effect.verdict == "undecided" else ""
     return title(effect.outcome) + size
 
 
-def _size_of(detectable: float, measured: Estimate) -> str:
-    """Say how large an effect would probably have been found; unknown if the spread over episodes is."""
-    if math.isinf(detectable):
+def _size_of(outcome: str | None, detectable: float, measured: Estimate) -> str:
+    """Say how large an effect on an outcome would probably have been found; unknown if the spread over episodes is."""
+    if math.isinf(detectable) or (outcome and detectable > largest_change(outcome)):
         return "no effect is detectable"
     if math.isfinite(detectable):
         return f"detectable: {number(detectable, sign=False)}"
@@ -211,7 +216,7 @@ def _conclusion(judged: Judged) -> list[str]:
     """Return what to say last of a result: the verdict, and what could have been found where it is negative."""
     beyond = [f"q against controls {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
     negative = judged.verdict in ("undecided", "no more than controls")
-    return [*beyond, judged.words, *([_size_of(judged.detectable, judged.measured)] if negative else [])]
+    return [*beyond, judged.words, *([_size_of(None, judged.detectable, judged.measured)] if negative else [])]
 
 
 def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
@@ -237,7 +242,8 @@ def _spillovers(study: EffectsStudy, arm: str) -> Iterator[str]:
         yield f"  unedited neighbours: {line}"
     if not effects:
         sizes = "; ".join(
-            f"{title(spillover.outcome)} ({_size_of(spillover.detectable, spillover.effect)})" for spillover in own
+            f"{title(spillover.outcome)} ({_size_of(spillover.outcome, spillover.detectable, spillover.effect)})"
+            for spillover in own
         )
         yield f"  unedited neighbours, undecided: {sizes}"
 
@@ -260,7 +266,7 @@ def _slopes(study: EffectsStudy) -> Iterator[str]:
             line = with_interval(name, response.slope, f"q {p_text(response.q)}", *random, *beyond)
             yield f"  {_before(response)}{line}; {response.shape}"
     if rest := [
-        f"{title(response.outcome)} ({_size_of(response.detectable, response.slope)})"
+        f"{title(response.outcome)} ({_size_of(None, response.detectable, response.slope)})"
         for response in shown
         if not response.is_found
     ]:

@@ -67,7 +67,8 @@ def play(options: RunOptions, workers: Workers) -> None:
     folder = options.folder
     described = _described(experiment, contest)
     _claim(folder, described, resume=options.resume)
-    for line in planned_lines(experiment.arms(), options.episodes, experiment.drawn, contest.env.num_agents):
+    agents, horizon = contest.env.num_agents, contest.env.horizon
+    for line in planned_lines(experiment.arms(), options.episodes, experiment.drawn, agents, horizon):
         print(line, flush=True)
     make_maps(contest, options.seed, options.episodes)
     with locked_folder(folder):

@@ -146,11 +146,13 @@ def test_detectable_effect_is_found_in_four_of_five() -> None:
 
 
 def test_what_a_run_can_find_is_said_before_it_is_played() -> None:
-    def lines(episodes: int, drawn: int = 64, randoms: int = 8) -> str:
-        return "\n".join(planned_lines(Planted(kinds=(RANDOM,), randoms=randoms).arms(), episodes, drawn, 128))
+    def lines(episodes: int, drawn: int = 64, randoms: int = 8, horizon: int = 1024) -> str:
+        arms = Planted(kinds=(RANDOM,), randoms=randoms).arms()
+        return "\n".join(planned_lines(arms, episodes, drawn, 128, horizon))
 
     assert "CAN ONLY BE UNDECIDED" not in lines(24)
     assert "CAN ONLY BE UNDECIDED on the ticks lived" in lines(4, drawn=8)
+    assert lines(4, drawn=8, horizon=32).endswith("not known beforehand: episodes of 32 ticks end before most lives do")
     assert "CAN ONLY BE UNDECIDED: with every agent edited, 4 episodes" in lines(4, drawn=128)
     assert "CAN ONLY BE UNDECIDED: one random arm is no control" in lines(24, randoms=1)
     assert lines(24, randoms=0).startswith("CAN ONLY BE UNDECIDED: no random arm")
