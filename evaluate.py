@@ -199,13 +199,13 @@ def check_files(arguments: Arguments) -> None:
 
 
 def report(results: "Sequence[SeedResults]") -> None:
-    """Show each policy's mean life length and task progress."""
+    """Show each policy's mean life length and task progress, both over lives; scores are over tasks."""
     rows = []
     for result in results:
         for name, (episodes, lives, mean, median, progress) in result.summaries().items():
-            cells = (str(episodes), f"{lives:,}", f"{mean:.1f}", f"{median:.0f}", f"{progress:.4f}")
+            cells = (str(episodes), f"{lives:,}", f"{mean:.1f}", f"{median:.1f}", f"{progress:.4f}")
             rows.append((name, result.path.name, *cells))
-    heads = ("policy", "results", "episodes", "lives", "ticks lived", "median", "task progress")
+    heads = ("policy", "results", "episodes", "lives", "ticks lived", "median", "progress of lives")
     command_line.print_table(heads, rows)
 
 

@@ -23,6 +23,7 @@ import tyro
 
 from common import command_line
 from common.argument_checks import check_file_name, split
+from common.number_text import plural
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def main() -> None:
     with overview(plans) as report:
         history = run.run(plans, report, crew)
     numbers = write_page(path, run.folder, history, page)
-    print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
+    print(f"{plural(len(study.claims), 'claim')} with {plural(numbers, 'number')}: {page}")
 
 
 def study_path(arguments: Arguments) -> Path:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shlex
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -73,8 +72,8 @@ def _known(folder: Path) -> tuple[str, str] | None:
         if (folder / _RUN).is_file():
             return "run", ""
         if (folder / _TRAINING).is_file():
-            agent = str(_json(folder / _TRAINING).get("agent", ""))
-            return "training", shlex.join(["python", "train.py", "-a", agent, "-n", folder.name])
+            content = _json(folder / _TRAINING)
+            return "training" if "agent" in content else "world model", str(content.get("command") or "")
         return ("world model", "") if (folder / _MODEL).is_file() else None
     except UserError as error:
         return "damaged", str(error)

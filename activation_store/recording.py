@@ -123,6 +123,7 @@ def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:
         ("--random-actions", world.get("random_actions"), 0),
         ("--curriculum", task.get("curriculum"), "evaluation" if original else "training"),
         ("--task", task.get("only"), None),
+        ("--task.embeddings", task.get("embeddings"), None),
         ("--protocol", world.get("protocol"), "toolkit"),
     ]
 

@@ -12,6 +12,9 @@ import numpy as np
 
 from common.user_error import UserError
 
+LARGEST_NUMBER = 10**15
+"""More than any machine can count up to."""
+
 FASTEST_REGROWTH = 40
 """Of eaten food, as a multiple of the game's rate: food then grows back in every tick."""
 SEEDS = 2**32
@@ -40,7 +43,9 @@ def check(arguments: object, **allowed: Allowed) -> None:
 
 
 def at_least(value: float | None, least: int) -> Allowed:
-    """Check a number that may be None."""
+    """Check a number that may be None; what no machine could count up to is a slip, too."""
+    if value is not None and value > LARGEST_NUMBER:
+        return False, f"{least} to {LARGEST_NUMBER}"
     return value is None or value >= least, f"{least} or more"
 
 

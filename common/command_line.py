@@ -150,7 +150,7 @@ def in_one_line(box: str) -> str:
     missing = _names(wrong) if wrong and wrong[0].startswith("Missing from") else []
     similar = [name for lines in others if any("Perhaps you meant" in line for line in lines) for name in _names(lines)]
     text = f"missing: {', '.join(missing)}" if missing else " ".join(" ".join(wrong).split()).rstrip(".")
-    hint = f"did you mean {similar[0].split()[0]}? " if similar else ""
+    hint = f"did you mean {similar[0].split()[0].rstrip(',')}? " if similar else ""
     return f"{text[:1].lower()}{text[1:]}; {hint}--help lists all arguments"
 
 
@@ -229,7 +229,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     draw_without_screen()
     try:
         main()
-    except (UserError, OSError, MemoryError) as error:
+    except (UserError, OSError, MemoryError, RuntimeError) as error:
         if (fault := fault_of(error)) is None:
             raise
         print(f"error: {fault}", file=sys.stderr)

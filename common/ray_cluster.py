@@ -16,11 +16,14 @@ from common.user_error import UserError
 RAY_ADDRESSES = "local, auto or HOST:PORT"
 START_SECONDS = 300
 _CONNECT_SECONDS = 10
+_LARGEST_PORT = 65535
 
 
 def is_ray_address(text: str) -> bool:
     """Return whether a text names a Ray cluster: local, auto or HOST:PORT."""
-    return bool(re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", text))
+    host, _, port = text.rpartition(":")
+    named = re.fullmatch(r"[^\s:/]+", host) and re.fullmatch(r"[0-9]{1,5}", port)
+    return text in ("local", "auto") or (bool(named) and 1 <= int(port) <= _LARGEST_PORT)
 
 
 def connect(address: str) -> None:
@@ -109,8 +112,9 @@ def _check_port(address: str) -> None:
         return
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that is too long, or with empty parts, is no host's
+        fault = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UserError(
-            f"no Ray cluster answers at {address} ({error.strerror or error}): give the Ray address as HOST:PORT of a "
-            "head node that runs (`ray start --head` prints it)"
+            f"no Ray cluster answers at {address} ({fault}): give the Ray address as HOST:PORT of a head node that "
+            "runs (`ray start --head` prints it)"
         ) from None

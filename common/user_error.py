@@ -7,6 +7,8 @@ LONGEST_MESSAGE = 500
 """Characters that a message has at most, as shown."""
 
 TOO_LITTLE_MEMORY = "there is too little memory: end other programs, or ask for less of it"
+_OF_TORCH = "can't allocate memory"
+"""What torch says where Python raises a MemoryError."""
 _OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP}
 _GAP = " [...] "
 _END_SHOWN = 150
@@ -23,11 +25,13 @@ class UserError(Exception):
         return one_line(super().__str__())
 
 
-def fault_of(error: UserError | OSError | MemoryError) -> str | None:
+def fault_of(error: UserError | OSError | MemoryError | RuntimeError) -> str | None:
     """Return a line about what the user can mend: bad input, little memory or a path that cannot be used; else None.
 
     A name that is too long, or a folder that may not be searched, fails wherever a path is first looked at.
     """
+    if isinstance(error, RuntimeError):
+        return TOO_LITTLE_MEMORY if _OF_TORCH in str(error) else None
     if not isinstance(error, OSError):
         return TOO_LITTLE_MEMORY if isinstance(error, MemoryError) else str(error)
     if error.errno not in _OF_PATHS or error.filename is None:

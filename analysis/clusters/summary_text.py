@@ -12,7 +12,7 @@ from analysis.clusters.summary import SAME_CLUSTER, Claim, ClusterSummary, Featu
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Persistence
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
-from analysis.statistics.inference import POWER
+from analysis.statistics.inference import LEVEL, POWER
 from common.number_text import UNDEFINED, format_number, share_text
 
 _WIDTH = 118
@@ -170,9 +170,10 @@ def _option(effect: FeatureEffect) -> str:
 def _survival(effect: FeatureEffect) -> str:
     if not effect.survives:
         return effect.untested or "does not survive"
+    q = f"q {format_p(effect.q_given_time)}"
     if effect.survives_given_time:
-        return f"survives, also given tick and age (q {format_p(effect.q_given_time)})"
-    return f"survives, but not given tick and age (q {format_p(effect.q_given_time)})"
+        return f"survives, also given tick and age ({q})"
+    return f"survives, but not given tick and age ({q}{', in the other direction' * (effect.q_given_time <= LEVEL)})"
 
 
 def _residualized(again: Residualized) -> list[str]:

@@ -1,6 +1,7 @@
 """All claims of all pages, with one more correction over all of their tests."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims 
 
 _HEAD = "| page | claim | tests: p, corrected over all pages |\n|---|---|---|"
 _SMALLEST = 0.0001
+_RELATIVE_LINK = re.compile(r"\]\((?!\w+:|#)([^)]+)\)")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def claims_table(claims: Sequence[Claimed]) -> str:
     lines = [START, _HEAD]
     for claim in claims:
         tests = [f"{name}: {_short(value)}, {_short(next(q))}" for name, value in claim.p.items()]
-        says = claim.says.replace("|", "\\|")
+        says = _RELATIVE_LINK.sub(r"](findings/\1)", claim.says.replace("|", "\\|"))
         lines.append(f"| [{claim.page}](findings/{claim.page}.md) | {says} | {'; '.join(tests) or 'none'} |")
     return "\n".join([*lines, END])
 

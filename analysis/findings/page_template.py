@@ -151,8 +151,8 @@ def check_free_text(text: str) -> None:
     """
     plain = _CODE.sub("", text)
     if number := re.search(r"\d+", plain):
-        around = plain[max(0, number.start() - 60) : number.end() + 60]
-        where = f"the number {number[0]} in {shown(around)}"
+        line = plain[plain.rfind("\n", 0, number.start()) + 1 :].split("\n", 1)[0]
+        where = f"the number {number[0]} in {shown(line)}"
         raise UserError(
             f"{where} comes from nowhere: take it from a result, {{{{ ROW.COLUMN }}}}, or write it in words"
         )

@@ -36,6 +36,7 @@ from analysis.world_model.windows import (
     world_of,
 )
 from common.array_files import Kind, read_tensors, write_tensors
+from common.command_line import this_command
 from common.files import (
     append_bytes,
     locked_folder,
@@ -304,7 +305,7 @@ def _claim(settings: WorldSettings, plan: str) -> None:
         if before["decided"] != orjson.loads(plan):
             raise UserError(f"{folder} was started with other arguments or another dump: give those, or delete it")
         return
-    write_json(path, {"settings": settings.plain(), "decided": orjson.loads(plan)})
+    write_json(path, {"settings": settings.plain(), "decided": orjson.loads(plan), "command": this_command()})
 
 
 def _train(training: Training, epochs: Epochs, tests: list[Windows], console: Console) -> None:

@@ -62,7 +62,7 @@ def train_policy(run: TrainingRun) -> None:
     run = replace(run, track=run.track and can_mirror(run.settings.wandb.mode, _STILL))
     _check_services(run, processes)
     folder, state = _open_folder(run, processes)
-    with _withdrawn_if_refused(folder, processes.leads and not run.resume):
+    with _withdrawn_if_never_begun(folder, processes.leads and not run.resume):
         _train(run, folder, state, processes)
 
 
@@ -98,11 +98,11 @@ def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None
 
 
 @contextmanager
-def _withdrawn_if_refused(folder: TrainingFolder, new: bool) -> Iterator[None]:
-    """Leave nothing of a new run that is refused before its first update: the same name must then work."""
+def _withdrawn_if_never_begun(folder: TrainingFolder, new: bool) -> Iterator[None]:
+    """Leave nothing of a new run that ends before its first update: the same name must then work."""
     try:
         yield
-    except UserError:
+    except BaseException:
         if new and folder.untouched:
             folder.withdraw()
         raise

@@ -26,7 +26,10 @@ def results(dump: Path, tmp_path: Path) -> Path:
     (stopped / "run.json").write_text("{}")
     training = tmp_path / "runs" / "mine"
     training.mkdir(parents=True)
-    (training / "settings.json").write_text(json.dumps({"agent": "hybrid"}))
+    (training / "settings.json").write_text(json.dumps({"agent": "hybrid", "command": "python train.py -a hybrid"}))
+    model = tmp_path / "world_models" / "dreams"
+    model.mkdir(parents=True)
+    (model / "settings.json").write_text(json.dumps({"settings": {}, "command": "python train_world_model.py data"}))
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "notes.txt").touch()
     return tmp_path
@@ -36,9 +39,11 @@ def test_everything_is_listed_once_with_its_command_size_and_age(results: Path) 
     listed = {Path(folder).relative_to(results).as_posix(): (kind, last) for folder, kind, *_, last in rows([results])}
     assert {name: kind for name, (kind, _) in listed.items()} == {
         "data/planted": "dump", "results/RUN": "run", "results/STOPPED": "run", "runs/mine": "training",
+        "world_models/dreams": "world model",
     }  # fmt: skip
     assert listed["results/RUN"][1] == "python train_probes.py data/planted"
-    assert listed["runs/mine"][1] == "python train.py -a hybrid -n mine"
+    assert listed["runs/mine"][1] == "python train.py -a hybrid"
+    assert listed["world_models/dreams"][1] == "python train_world_model.py data"
     assert listed["data/planted"][1].startswith("python extract_activations.py pve -p")
     assert "--layers" in listed["data/planted"][1]
     for path in (results / "results" / "RUN").iterdir():

@@ -25,6 +25,7 @@ def test_what_is_allowed_passes() -> None:
     ("options", "message"),
     [
         (Options(1), "--n-bins is 1: must be 2 or more"),
+        (Options(10**20), "--n-bins is 100000000000000000000: must be 2 to 1000000000000000"),
         (Options(2, -1), "--seed is -1: must be 0 to 4294967295"),
         (Options(2, SEEDS), "--seed is 4294967296: must be 0 to 4294967295"),
     ],

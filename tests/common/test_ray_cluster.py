@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from common import ray_cluster
+from common.ray_cluster import connect, is_ray_address
 from tests.command import assert_refuses, python
 
 pytest.importorskip("ray")
@@ -42,3 +43,18 @@ def test_the_token_of_other_clusters_is_kept_from_other_users(tmp_path: Path, mo
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     assert_refuses("no Ray cluster answers at 127.0.0.1:1", ray_cluster.connect, "127.0.0.1:1")
     assert token.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["local", "auto", "head:1", "10.0.0.1:65535"])
+def test_addresses_of_clusters(text: str) -> None:
+    assert is_ray_address(text)
+
+
+@pytest.mark.parametrize("text", ["", "head", ":1", "head:0", "head:65536", f"head:{10**30}", "a b:1", "http://head:1"])
+def test_what_is_no_address(text: str) -> None:
+    assert not is_ray_address(text)
+
+
+@pytest.mark.parametrize("host", ["a..b", "..", "a" * 70])
+def test_a_name_that_no_host_can_have_is_refused_in_one_line(host: str) -> None:
+    assert_refuses("no Ray cluster answers at", connect, f"{host}:6379")

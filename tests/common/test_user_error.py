@@ -48,6 +48,7 @@ NO_PATH = Path("folder") / "fi\nle"
             for number in (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
         ),
         (lambda: print(np.empty(1 << 50)), TOO_LITTLE_MEMORY),
+        (failing(RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")), TOO_LITTLE_MEMORY),
     ],
     ids=["hostile", "no access", "too long", "links in a circle", "memory"],
 )

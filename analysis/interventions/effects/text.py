@@ -23,6 +23,7 @@ from analysis.interventions.effects.persistence import TITLES, Persistence
 from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
+from common.number_text import share_text
 
 _OPTIONS_SHOWN = 3
 _HEADS_SHOWN = 5
@@ -78,7 +79,8 @@ def _about(study: EffectsStudy) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
     played = [arm for arm in study.arms if not arm.is_at_once]
     return [
-        f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
+        f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {share_text(study.edited)} of agents "
+        "edited.",
         "Effects compare edited agents with the same agents in an unedited replay of the same episodes, their twin, "
         f"with {100 * study.settings.confidence:g}% intervals over episodes. An effect counts if it exceeds both "
         f"chance and every kind of control, corrected for all tests (q at most {LEVEL:g}). Random directions differ "

@@ -118,7 +118,7 @@ def test_effects_are_means_over_the_episodes_that_are_written(run: tuple[Path, l
 
 def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     text = "\n".join(run[1])
-    assert "8 episodes in each arm, 28 arms, 7,168 lives; 50% of agents edited." in text
+    assert "8 episodes in each arm, 28 arms, 7,168 lives; 50.0% of agents edited." in text
     assert "Check passed: an arm that edits nothing is identical to its twin." in text
     (line,) = [line for line in run[1] if line.startswith("  ticks lived -2")]
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
