@@ -50,7 +50,7 @@ NO_PATH = Path("folder") / "fi\nle"
         (lambda: print(np.empty(1 << 50)), TOO_LITTLE_MEMORY),
         (failing(RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")), TOO_LITTLE_MEMORY),
     ],
-    ids=["hostile", "no access", "too long", "links in a circle", "memory"],
+    ids=["hostile", "no access", "too long", "links in a circle", "memory", "memory of torch"],
 )
 def test_scripts_print_one_line(main: Callable[[], None], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
