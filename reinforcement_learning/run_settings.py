@@ -69,9 +69,18 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
 
 def read_policies_dir(folder: Path) -> Path:
     """Return the folder that the policy of a run goes to; policies/ for runs that do not say."""
+    return Path(_stated(folder, "policies_dir") or "policies")
+
+
+def read_command(folder: Path) -> str | None:
+    """Return the command that began a run; None for runs that do not say."""
+    return _stated(folder, "command")
+
+
+def _stated(folder: Path, key: str) -> str | None:
     content = read_json(folder / RUN_SETTINGS_FILE)
-    stated = content.get("policies_dir") if isinstance(content, dict) else None
-    return Path(stated) if isinstance(stated, str) else Path("policies")
+    stated = content.get(key) if isinstance(content, dict) else None
+    return stated if isinstance(stated, str) else None
 
 
 def check_training(settings: Settings) -> None:

@@ -8,9 +8,9 @@ from filelock import FileLock, Timeout
 
 from agent_zoo.checkpoint_files import SUFFIX
 from common.command_line import this_command
-from common.files import append_bytes, is_leftover, make_folder, read_json, read_lines, write_bytes, write_json
+from common.files import append_bytes, is_leftover, make_folder, read_lines, write_bytes, write_json
 from common.user_error import UserError
-from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
+from reinforcement_learning.run_settings import RUN_SETTINGS_FILE, read_command
 from reinforcement_learning.settings import Settings, plain_settings
 
 METRICS_FILE = "metrics.jsonl"
@@ -75,13 +75,12 @@ class TrainingFolder:
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str], policies_dir: Path) -> None:
         """Write the run's settings, package versions, the folder that its policy goes to, and its first command."""
         path = self.folder / RUN_SETTINGS_FILE
-        before = read_json(path) if path.exists() else {}
         content = {
             "agent": agent,
             "settings": plain_settings(settings),
             "versions": versions,
             "policies_dir": str(policies_dir),
-            "command": before.get("command") if isinstance(before, dict) and before else this_command(),
+            "command": read_command(self.folder) if path.exists() else this_command(),
         }
         write_json(path, content)
 

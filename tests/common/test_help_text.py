@@ -41,7 +41,10 @@ def test_the_ten_options_come_first_and_the_others_in_groups(monkeypatch: pytest
     assert places == sorted(places)
     verbose = run_here("train.py", "--help-verbose").stdout
     assert list(paragraphs(verbose)), "what the test above looks at"
-    assert "Number of agents that spawn in each world, 1 to 1024." in verbose and "Number of agents that spawn" not in shown
+    assert (
+        "Number of agents that spawn in each world, 1 to 1024." in verbose
+        and "Number of agents that spawn" not in shown
+    )
 
 
 def test_comments_stand_above_examples_that_do_not_fit(

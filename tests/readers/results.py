@@ -216,7 +216,7 @@ def descriptions(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / name
     path.write_bytes(junk_or_json(data, DESCRIBED[name]))
     ((_, kind, *_, fault),) = rows([folder])
-    assert kind in {"run", "training", "damaged"} and (kind != "damaged" or str(path) in fault)
+    assert kind in {"run", "training", "world model", "damaged"} and (kind != "damaged" or str(path) in fault)
     if name == "run.json":
         read_or_refuse(lambda: other_runs(folder, (Path("one"), Path("two"))), folder)
         read_or_refuse(lambda: open_finished(folder), folder)

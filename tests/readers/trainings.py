@@ -116,7 +116,7 @@ def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
 
 @reader(
     "reinforcement_learning.run_settings:read_run_settings",
-    "reinforcement_learning.run_settings:read_policies_dir",
+    "reinforcement_learning.run_settings:_stated",
     cases=120,
 )
 def settings_of_runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
