@@ -6,6 +6,7 @@ tuples and dictionaries. Whatever the pickle would import, call or build becomes
 
 import pickletools
 import struct
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -65,18 +66,24 @@ def load(content: bytes) -> tuple[Any, list[str]]:
     Raises:
         PickleError: it is no whole pickle, or has more than `MOST_OPERATIONS` operations.
     """
-    machine = _Machine()
     try:
-        for number, (operation, argument, _) in enumerate(pickletools.genops(content)):
-            if number >= MOST_OPERATIONS:
-                raise PickleError(f"its pickle has more than {MOST_OPERATIONS:,} operations")
-            if operation.name == "STOP":
-                return machine.stack.pop(), list(machine.named)
-            machine.perform(operation.name, argument)
+        with warnings.catch_warnings():  # of texts with escapes that are none, which damage makes
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return _value_of(content)
     except PickleError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error):
         raise PickleError("its pickle is damaged") from None
+
+
+def _value_of(content: bytes) -> tuple[Any, list[str]]:
+    machine = _Machine()
+    for number, (operation, argument, _) in enumerate(pickletools.genops(content)):
+        if number >= MOST_OPERATIONS:
+            raise PickleError(f"its pickle has more than {MOST_OPERATIONS:,} operations")
+        if operation.name == "STOP":
+            return machine.stack.pop(), list(machine.named)
+        machine.perform(operation.name, argument)
     raise PickleError("its pickle does not end")
 
 

@@ -86,6 +86,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "many tasks": (lambda c: Code(b"](" + b"N" * 20_000 + b"e"), "more than 16,384"),
     "an escape code": (lambda c: saved_curriculum({"\x1b[31m": np.ones(2)}), "has no name"),
     "no pickle": (lambda c: b"not a pickle", "damaged"),
+    "a text with an escape that is none": (lambda c: b"S'\\\xab'\n.", "list of tasks|damaged"),
     "a file inside": (lambda c: [call("dill", "load", call("builtins", "open", str(c)))], "has no name"),
 }  # fmt: skip
 
