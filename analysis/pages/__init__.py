@@ -10,8 +10,8 @@
 | `macros.html` | facts and tables in the page, buttons that move time and zoom, figures |
 | `page.js` | elements, the state of a page, how it starts or says why not, numbers in words, rows with bars |
 | `unpacking.js` | tables, as `packing.py` packs them |
-| `canvas.js` | sharp canvases, places under the pointer, lines over ticks, rings |
-| `glyphs.js` | marks of agents, NPCs, events and attacks |
+| `canvas.js` | sharp canvases, what is under the pointer, lines over ticks, rings |
+| `glyphs.js` | marks of agents, NPCs, events and attacks, and legends of them |
 | `view.js` | what an agent saw, maps over it, and its legend |
 | `playback.js` | time that plays, and the buttons, slider and keys that move it |
 """

@@ -54,29 +54,24 @@ class ArmView extends MapView {
         context.lineTo(x, y);
       }
       context.globalAlpha = alpha;
-      for (const [width, colour, dashes] of [[4.5, "#101214b0", []], [2.2, PATH_COLOURS[side], PATH_DASHES[side]]]) {
-        context.lineWidth = width;
-        context.strokeStyle = colour;
-        context.setLineDash(dashes);
-        context.stroke();
-      }
+      context.setLineDash([]);
+      strokePath(context, [[4.5, "#101214b0"]]);
+      context.setLineDash(PATH_DASHES[side]);
+      strokePath(context, [[2.2, PATH_COLOURS[side]]]);
     }
     context.restore();
   }
 
   /** Show in both maps which agent the pointer is on in either. */
   drawHovered() {
-    const { hovered, followed } = this.state;
-    if (hovered === null || hovered === followed) return;
-    const entity = this.shown.find(({ group, index }) => group === this.data.players && index === hovered);
-    if (!entity) return;
-    drawRing(this.context, entity.x, entity.y, this.radius() + 4, [[2, "#ffffff"]]);
+    const { hovered, followed } = this.state, entity = this.shownPlayer(hovered);
+    if (entity && hovered !== followed) drawRing(this.context, entity.x, entity.y, this.radius() + 4, [[2, "#ffffff"]]);
   }
 
   /** The agent under the pointer, if the pointer is on this map. */
   hoveredPlayer() {
     const entity = this.pointer && this.entityAt(this.pointer);
-    return entity && entity.group === this.data.players ? entity.index : null;
+    return entity?.group === this.data.players ? entity.index : null;
   }
 
   describe(entity) {

@@ -16,7 +16,7 @@ class ComparedControls {
     this.dose?.addEventListener("input", () => this.choose(Number(this.dose.value)));
     state.on(["chosen"], () => this.drawDose());
     this.drawDose();
-    this.onlyDrawn.addEventListener("change", () => state.setOnlyDrawn(this.onlyDrawn.checked));
+    this.onlyDrawn.addEventListener("change", () => state.set("onlyDrawn", this.onlyDrawn.checked));
   }
 
   keys(view) {
@@ -24,7 +24,7 @@ class ComparedControls {
     return {
       ...zoomKeys(view),
       "d": () => this.toDifference(),
-      "e": () => state.setOnlyDrawn(!state.onlyDrawn),
+      "e": () => state.set("onlyDrawn", !state.onlyDrawn),
       "[": () => this.choose(state.chosen - 1),
       "]": () => this.choose(state.chosen + 1),
       "Escape": () => (state.followed === null ? window.parent.postMessage("Escape", "*") : state.follow(null)), // to a page around this one
@@ -43,21 +43,10 @@ class ComparedControls {
   /** Zoom to all places where the chosen agent is in either arm. */
   showPaths() {
     const { state } = this;
-    const bounds = { top: Infinity, left: Infinity, bottom: -Infinity, right: -Infinity };
-    for (const side of SIDES) {
-      const { players, ticks } = state.replays[side];
-      for (let tick = 0; tick < ticks; tick++) {
-        if (!players.present(state.followed, tick)) continue;
-        const [row, col] = [players.at("row", state.followed, tick), players.at("col", state.followed, tick)];
-        bounds.top = Math.min(bounds.top, row - 3);
-        bounds.left = Math.min(bounds.left, col - 3);
-        bounds.bottom = Math.max(bounds.bottom, row + 4);
-        bounds.right = Math.max(bounds.right, col + 4);
-      }
-    }
+    const [rows, cols] = ["row", "col"].map((name) => SIDES.flatMap((side) => state.pathOf(side, state.followed, name)));
     const { smallest } = state.camera;
     state.camera.fitted = false;
-    state.camera.fit(bounds);
+    state.camera.fit(boxAround(rows, cols, 3));
     state.camera.smallest = smallest;
     state.changed("view");
   }

@@ -29,10 +29,10 @@ async function start() {
   const [unedited, edited] = await Promise.all(["unedited", `edited-${facts.shown}`].map((name) => ReplayData.load(name)));
   const state = new ComparedState(facts, { unedited, edited });
   const views = SIDES.map((side) => new ArmView(state, side));
-  new MapLegend(state);
+  byId("legend").append(...mapLegend(state.data.facts));
   const panels = [new ComparedControls(state, views), new ArmHeadings(state), new AgentTable(state)];
   state.on(["pointer"], () => {
-    state.setHovered(views.map((view) => view.hoveredPlayer()).find((player) => player !== null) ?? null);
+    state.set("hovered", views.map((view) => view.hoveredPlayer()).find((player) => player !== null) ?? null);
   });
   drawOnChange(state, views, panels);
   const wanted = facts.films.findIndex(({ dose }) => window.name === `dose ${dose}`); // of a page that shows this one

@@ -3,9 +3,7 @@
 /* What the page says in words: who lives in each arm, and the picked agent in both. */
 
 class ArmHeadings {
-  constructor(state) {
-    this.state = state;
-  }
+  constructor(state) { this.state = state; }
 
   draw() {
     const { state } = this;
@@ -26,13 +24,10 @@ class AgentTable {
     this.state = state;
     this.panel = byId("agent");
     this.choice = byId("agent-choice");
-    const players = Array.from({ length: state.data.players.count }, (_, player) => player);
-    const first = players.filter((player) => state.isDrawn(player));
-    for (const [label, group] of [["edited", first], ["others", players.filter((player) => !state.isDrawn(player))]]) {
-      if (!group.length) continue;
-      this.choice.append(element("optgroup", { label }, ...group.map(
-        (player) => element("option", { value: String(player) }, `agent ${state.data.players.ids[player]}`),
-      )));
+    const { ids, indices } = state.data.players, groups = Map.groupBy(indices, (player) => state.isDrawn(player));
+    for (const [label, isDrawn] of [["edited", true], ["others", false]]) {
+      const options = groups.get(isDrawn)?.map((player) => element("option", { value: player }, `agent ${ids[player]}`));
+      if (options) this.choice.append(element("optgroup", { label }, ...options));
     }
     this.choice.addEventListener("change", () => state.follow(this.choice.value === "" ? null : Number(this.choice.value)));
   }
@@ -57,7 +52,7 @@ class AgentTable {
       "table", { "aria-label": state.nameOf(player) },
       element("thead", {}, element(
         "tr", {}, element("th", { scope: "col" }, state.nameOf(player)),
-        ...SIDES.map((side) => element("th", { scope: "col" }, element("span", { class: `path ${side}`, "aria-hidden": "true" }), side)),
+        ...SIDES.map((side) => element("th", { scope: "col" }, pathMark(side), side)),
       )),
       element(
         "tbody", {},
@@ -69,25 +64,20 @@ class AgentTable {
   }
 
   difference(player) {
-    const { first, differs } = this.state.film;
-    const tick = first[player];
+    const { first, differs } = this.state.film, tick = first[player];
     if (tick < 0) return "This agent is in the same place and state in both arms at every tick.";
     return `This agent first differs at tick ${tick}: ${differs[player].join(", ")}.`;
   }
 }
 
-class MapLegend {
-  constructor(state) {
-    const { npcKinds } = state.data.facts;
-    const agent = (colour, radius) => markCanvas((context) => drawPlayer(context, 8, 8, radius, { colour, solid: true }));
-    const path = (side) => element("span", { class: `path ${side}`, "aria-hidden": "true" });
-    byId("legend").append(
-      element("li", {}, agent(COLOURS.drawn, 5.5), "agent drawn at random, edited on the right"),
-      element("li", {}, agent(COLOURS.other, 3.8), "other agent"),
-      ...npcKinds.map((kind) => element("li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`)),
-      element("li", {}, markCanvas((context) => drawShape(context, "cross", 8, 8, 5, "#ffffff", "#101214")), "dies"),
-      element("li", {}, path("unedited"), "path of the chosen agent, unedited"),
-      element("li", {}, path("edited"), "its path, edited"),
-    );
-  }
+/** A stroke as paths of a side are drawn. */
+function pathMark(side) { return element("span", { class: `path ${side}`, "aria-hidden": "true" }); }
+
+function mapLegend({ npcKinds }) {
+  const agent = (meaning, colour, radius) => legendItem(meaning, (context) => drawPlayer(context, 8, 8, radius, { colour, solid: true }));
+  return [
+    agent("agent drawn at random, edited on the right", COLOURS.drawn, 5.5), agent("other agent", COLOURS.other, 3.8),
+    ...npcLegend(npcKinds), deathLegend(),
+    element("li", {}, pathMark("unedited"), "path of the chosen agent, unedited"), element("li", {}, pathMark("edited"), "its path, edited"),
+  ];
 }

@@ -6,6 +6,10 @@ const SIDES = ["unedited", "edited"];
 const COLOURS = { drawn: "#ff9f1c", other: "#5eb3e8" };
 
 class ComparedState extends ViewState {
+  camera = new Camera();
+  onlyDrawn = false;
+  hovered = null;
+
   /** `facts` are the page's own, `replays` the two replays by side; players have the same places in all. */
   constructor(facts, replays) {
     super(replays.unedited);
@@ -13,9 +17,6 @@ class ComparedState extends ViewState {
     this.replays = replays;
     this.chosen = facts.shown; // which dose is shown
     this.loaded = new Map([[facts.shown, replays.edited]]); // replays by dose, unpacked once they are asked for
-    this.camera = new Camera();
-    this.onlyDrawn = false;
-    this.hovered = null;
   }
 
   /** What the page knows of the dose that is shown. */
@@ -34,9 +35,8 @@ class ComparedState extends ViewState {
   isDrawn(player) { return this.facts.drawn[player]; }
 
   colouring(player) {
-    return this.isDrawn(player)
-      ? { colour: COLOURS.drawn, solid: true, label: "edited" }
-      : { colour: COLOURS.other, solid: true, label: "unedited" };
+    const [colour, label] = this.isDrawn(player) ? [COLOURS.drawn, "edited"] : [COLOURS.other, "unedited"];
+    return { colour, solid: true, label };
   }
 
   /** Pick an agent; the view stays where it is, since the two paths lead to different places. */
@@ -45,25 +45,10 @@ class ComparedState extends ViewState {
     this.changed("followed");
   }
 
-  setOnlyDrawn(onlyDrawn) {
-    this.onlyDrawn = onlyDrawn;
-    this.changed("onlyDrawn");
-  }
-
-  setHovered(player) {
-    if (this.hovered === player) return;
-    this.hovered = player;
-    this.changed("hovered");
-  }
-
   /** Whether a player is on the maps: while only edited agents are wanted, they are, and the chosen one. */
-  isWanted(player) {
-    return !this.onlyDrawn || this.isDrawn(player) || player === this.followed;
-  }
+  isWanted(player) { return !this.onlyDrawn || this.isDrawn(player) || player === this.followed; }
 
-  nameOf(player) {
-    return `agent ${this.data.players.ids[player]}${this.isDrawn(player) ? " (edited)" : ""}`;
-  }
+  nameOf(player) { return `agent ${this.data.players.ids[player]}${this.isDrawn(player) ? " (edited)" : ""}`; }
 
   /** The death of an agent in one replay, up to the current tick; undefined if it lives. */
   deathOf(side, player) {
@@ -92,6 +77,13 @@ class ComparedState extends ViewState {
     );
   }
 
+  /** A property of an agent in one replay, at every tick at which it is there. */
+  pathOf(side, player, property) {
+    const { players, ticks } = this.replays[side];
+    return Array.from({ length: ticks }, (_, tick) => tick).filter((tick) => players.present(player, tick))
+      .map((tick) => players.at(property, player, tick));
+  }
+
   /** One line on an agent in one replay. */
   inWords(side, player) {
     const fate = this.fateOf(side, player);
@@ -101,11 +93,7 @@ class ComparedState extends ViewState {
 
   /** Living agents in one replay: those drawn at random, and the others. */
   living(side) {
-    const { players } = this.replays[side];
-    const counts = { drawn: 0, others: 0 };
-    for (let player = 0; player < players.count; player++) {
-      if (players.alive(player, this.tick)) counts[this.isDrawn(player) ? "drawn" : "others"]++;
-    }
-    return counts;
+    const living = this.replays[side].players.living(this.tick), drawn = living.filter((player) => this.isDrawn(player)).length;
+    return { drawn, others: living.length - drawn };
   }
 }

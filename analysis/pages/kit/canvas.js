@@ -1,6 +1,6 @@
 "use strict";
 
-/* Canvases: sharp pixels, places under the pointer, lines over ticks, rings, colours of the page's style. */
+/* Canvases: sharp pixels, what is under the pointer, lines over ticks, rings, colours of the page's style. */
 
 /** A colour of the style, by the name of its variable. */
 function styled(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
@@ -55,24 +55,50 @@ function ends(values) {
   return [low, high];
 }
 
+/** The least box around places, with a margin. */
+function boxAround(rows, cols, margin) {
+  const [[top, bottom], [left, right]] = [ends(rows), ends(cols)];
+  return { top: top - margin, left: left - margin, bottom: bottom + 1 + margin, right: right + 1 + margin };
+}
+
 /** Draw values, tick by tick, as a line: `x` gives the place of a tick, `low` is drawn at `bottom` and `high` at `top`. */
 function drawLine(context, values, { x, low, high, top, bottom, colour, width = 1 }) {
   context.beginPath();
   values.forEach((value, i) => {
     if (Number.isFinite(value)) context.lineTo(x(i), bottom - ((value - low) / (high - low || 1)) * (bottom - top));
   });
-  context.strokeStyle = colour;
-  context.lineWidth = width;
-  context.stroke();
+  strokePath(context, [[width, colour]]);
 }
 
-/** A ring of several strokes, [width, colour] each, the first below. */
-function drawRing(context, x, y, radius, strokes) {
+/** Stroke the canvas's path several times, [width, colour] each, the first below. */
+function strokePath(context, strokes) {
   for (const [width, colour] of strokes) {
-    context.beginPath();
-    context.arc(x, y, radius, 0, 2 * Math.PI);
     context.lineWidth = width;
     context.strokeStyle = colour;
     context.stroke();
   }
+}
+
+/** A ring of several strokes. */
+function drawRing(context, x, y, radius, strokes) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+  strokePath(context, strokes);
+}
+
+function drawDisc(context, x, y, radius, colour) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+  context.fillStyle = colour;
+  context.fill();
+}
+
+/** The thing that is least far, less than the reach; null if there is none. */
+function nearest(things, farOf, reach = Infinity) {
+  let [best, least] = [null, reach];
+  for (const thing of things) {
+    const far = farOf(thing);
+    if (far < least) [best, least] = [thing, far];
+  }
+  return best;
 }

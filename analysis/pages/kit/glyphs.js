@@ -12,27 +12,30 @@ const EVENT_MARKS = {
 const STYLE_DASHES = { Melee: [], Range: [6, 3], Mage: [2, 3] };
 const ATTACK_COLOUR = "#d7263d";
 
-/** Add a shape of a given radius to the canvas's path. */
+/** Corners of shapes of radius 1, across and down; a cross is two lines, other shapes are circles. */
+const CORNERS = {
+  square: [[-0.85, -0.85], [0.85, -0.85], [0.85, 0.85], [-0.85, 0.85]],
+  diamond: [[0, -1.15], [1.15, 0], [0, 1.15], [-1.15, 0]],
+  triangle: [[0, -1.1], [1.1, 0.85], [-1.1, 0.85]],
+};
+
+/** Make a shape of a given radius the canvas's path. */
 function shapePath(context, shape, x, y, radius) {
   context.beginPath();
-  if (shape === "circle" || shape === "dot") {
-    context.arc(x, y, radius, 0, 2 * Math.PI);
-  } else if (shape === "square") {
-    context.rect(x - 0.85 * radius, y - 0.85 * radius, 1.7 * radius, 1.7 * radius);
-  } else if (shape === "diamond") {
-    polygon(context, [[x, y - 1.15 * radius], [x + 1.15 * radius, y], [x, y + 1.15 * radius], [x - 1.15 * radius, y]]);
-  } else if (shape === "triangle") {
-    polygon(context, [[x, y - 1.1 * radius], [x + 1.1 * radius, y + 0.85 * radius], [x - 1.1 * radius, y + 0.85 * radius]]);
+  if (shape in CORNERS) {
+    polygon(context, CORNERS[shape].map(([across, down]) => [x + across * radius, y + down * radius]));
   } else if (shape === "cross") {
     for (const slope of [1, -1]) {
       context.moveTo(x - radius, y - slope * radius);
       context.lineTo(x + radius, y + slope * radius);
     }
+  } else {
+    context.arc(x, y, radius, 0, 2 * Math.PI);
   }
 }
 
 function polygon(context, corners) {
-  corners.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+  for (const corner of corners) context.lineTo(...corner);
   context.closePath();
 }
 
@@ -40,34 +43,19 @@ function polygon(context, corners) {
 function drawShape(context, shape, x, y, radius, fill, edge) {
   shapePath(context, shape, x, y, radius);
   if (shape === "cross") {
-    for (const [width, colour] of [[Math.max(3, radius * 0.9), edge], [Math.max(1.5, radius * 0.45), fill]]) {
-      context.lineWidth = width;
-      context.strokeStyle = colour;
-      context.stroke();
-    }
+    strokePath(context, [[Math.max(3, radius * 0.9), edge], [Math.max(1.5, radius * 0.45), fill]]);
     return;
   }
   context.fillStyle = fill;
   context.fill();
-  context.lineWidth = Math.max(1, radius * 0.22);
-  context.strokeStyle = edge;
-  context.stroke();
+  strokePath(context, [[Math.max(1, radius * 0.22), edge]]);
 }
 
 /** A player: a disc, or a ring where the colour is not this very tick's. */
 function drawPlayer(context, x, y, radius, { colour, solid }) {
-  context.beginPath();
-  context.arc(x, y, radius + Math.max(1, radius * 0.16), 0, 2 * Math.PI);
-  context.fillStyle = "#101214";
-  context.fill();
-  context.beginPath();
-  context.arc(x, y, radius, 0, 2 * Math.PI);
-  context.fillStyle = solid ? "#ffffff" : colour;
-  context.fill();
-  context.beginPath();
-  context.arc(x, y, radius * (solid ? 0.78 : 0.52), 0, 2 * Math.PI);
-  context.fillStyle = solid ? colour : "#101214";
-  context.fill();
+  drawDisc(context, x, y, radius + Math.max(1, radius * 0.16), "#101214");
+  drawDisc(context, x, y, radius, solid ? "#ffffff" : colour);
+  drawDisc(context, x, y, radius * (solid ? 0.78 : 0.52), solid ? colour : "#101214");
 }
 
 function drawNpc(context, x, y, radius, kind) {
@@ -110,7 +98,7 @@ function drawAttack(context, from, target, style, scale, gap = 0) {
   context.fill();
 }
 
-/** A small canvas that shows a mark, for legends. */
+/** A small canvas that shows a mark. */
 function markCanvas(draw) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 32;
@@ -120,4 +108,16 @@ function markCanvas(draw) {
   context.scale(2, 2);
   draw(context);
   return canvas;
+}
+
+/** A mark and what it means, for legends. */
+function legendItem(meaning, draw) { return element("li", {}, markCanvas(draw), meaning); }
+
+/** What the marks of NPCs mean. */
+function npcLegend(kinds) { return kinds.map((kind) => legendItem(`${kind.name} NPC`, (context) => drawNpc(context, 8, 8, 5, kind))); }
+
+function deathLegend() { return legendItem("dies", (context) => drawShape(context, "cross", 8, 8, 5, "#ffffff", "#101214")); }
+
+function attackLegend(meaning, style) {
+  return legendItem(meaning, (context) => drawAttack(context, { x: 1, y: 13 }, { x: 15, y: 3 }, style, 0.9));
 }

@@ -27,7 +27,9 @@ class PageState extends EventTarget {
 
   changed(what) { this.dispatchEvent(new CustomEvent("change", { detail: what })); }
 
+  /** Take another value, and tell; the same value is no change. */
   set(what, value) {
+    if (this[what] === value) return;
     this[what] = value;
     this.changed(what);
   }
@@ -43,7 +45,7 @@ function failing(what, remedy) {
     const loading = byId("loading");
     loading.hidden = false;
     loading.classList.add("failed");
-    loading.textContent = `This page cannot show ${what}: ${error.message}. It needs a browser of 2023 or later; if yours is `
+    loading.textContent = `This page cannot show ${what}: ${error.message}. It needs a browser of 2024 or later; if yours is `
       + `newer, the file is damaged: ${remedy}.`;
   };
 }
@@ -73,16 +75,15 @@ function withSign(value, inWords) {
 function counted(number, one, many = `${one}s`) { return `${number.toLocaleString("en")} ${number === 1 ? one : many}`; }
 
 /** A row of a name, a bar and a number; the bar goes from `from` to `from + width`, in percent. */
-function barRow(kind, name, number, { from = 0, width, colour = null, ...attributes }) {
-  const fill = element("i");
-  fill.style.marginLeft = `${from}%`;
-  fill.style.width = `${Math.max(0, Math.min(100, width))}%`;
-  if (colour) fill.style.background = colour;
+function barRow(kind, name, number, { from = 0, width, colour = "", ...attributes }) {
+  const style = `margin-left: ${from}%; width: ${Math.max(0, Math.min(100, width))}%; background: ${colour}`;
   return element(
-    "div", { class: `barred ${kind}` }, element("span", {}, name), element("div", { class: "bar", ...attributes }, fill),
-    element("span", { class: "number" }, number),
+    "div", { class: `barred ${kind}` }, element("span", {}, name),
+    element("div", { class: "bar", ...attributes }, element("i", { style })), element("span", { class: "number" }, number),
   );
 }
+
+const VITALS = ["health", "food", "water"];
 
 /** A vital as a bar with its number. */
 function vitalBar(name, value) {

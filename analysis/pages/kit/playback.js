@@ -4,14 +4,11 @@
 
 /** A state with ticks from 0 to `last`, which subclasses say; changes of `at` are told as "tick", and less as "fraction". */
 class TimedState extends PageState {
-  constructor(data) {
-    super(data);
-    this.at = 0;
-    this.fraction = 1; // how far things have come from the last tick's place to this one's
-    this.playing = false;
-    this.speed = 5; // ticks a second
-    this.runs = 0;
-  }
+  at = 0;
+  fraction = 1; // how far things have come from the last tick's place to this one's
+  playing = false;
+  speed = 5; // ticks a second
+  runs = 0;
 
   seek(at) {
     this.at = Math.max(0, Math.min(this.last, Math.round(at)));
@@ -43,8 +40,6 @@ class TimedState extends PageState {
     this.changed("playing");
   }
 
-  setSpeed(speed) { this.set("speed", speed); }
-
   run() {
     const mine = ++this.runs; // pausing and playing again within a frame must not make two of them
     let before = performance.now();
@@ -60,22 +55,24 @@ class TimedState extends PageState {
 
 const TYPING = "select, textarea, input[type=search], input[type=text]";
 const TAKES_SPACE = "button, summary, input[type=checkbox]";
+const TIME_KEYS = { " ": "play", "ArrowLeft": "back", "ArrowRight": "forward", "Home": "to-start", "End": "to-end" };
 
 /** What moves time, as far as the page has it: the buttons play, back, forward, to-start and to-end, the speed, a slider. */
 class Transport {
   /**
-   * Options: the slider's id; what the clock says; the page's own keys, an act each, which come before those of time;
-   * whether moving by slider and to the ends pauses, as single steps do; whether keys are to be ignored just now.
+   * Options: the slider's id; what the clock says; the page's own keys, an act each, which come before those of time and are
+   * told whether Shift is held; whether moving by slider and to the ends pauses, as single steps do; whether to ignore a key.
    */
   constructor(state, { slider, clock, keys = {}, pausing = true, ignored = () => false }) {
     Object.assign(this, { state, slider: byId(slider), clock, keys, pausing, ignored });
-    const acts = {
-      "play": () => state.setPlaying(!state.playing), "back": () => this.step(-1), "forward": () => this.step(1),
+    this.acts = {
+      "play": () => state.setPlaying(!state.playing),
+      "back": (far) => this.step(far ? -10 : -1), "forward": (far) => this.step(far ? 10 : 1),
       "to-start": () => this.move(0), "to-end": () => this.move(state.last),
     };
-    for (const [id, act] of Object.entries(acts)) listenTo(id, "click", act);
+    for (const [id, act] of Object.entries(this.acts)) listenTo(id, "click", () => act());
     this.slider.addEventListener("input", () => this.move(Number(this.slider.value)));
-    listenTo("speed", "change", ({ target }) => state.setSpeed(Number(target.value)));
+    listenTo("speed", "change", ({ target }) => state.set("speed", Number(target.value)));
     document.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -91,26 +88,16 @@ class Transport {
 
   key(event) {
     const { target, key } = event;
-    if (event.ctrlKey || event.metaKey || event.altKey || this.ignored()) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || this.ignored(event)) return;
     if (target.matches(TYPING) && key !== "Escape") return;
     // What is focused answers to its own keys: a button or box to the space bar, a slider of something else to arrows.
     if (key === " " && target.matches(TAKES_SPACE)) return;
     if (target !== this.slider && target.matches("input[type=range]") && key.startsWith("Arrow")) return;
     const name = key.length === 1 ? key.toLowerCase() : key;
-    const act = this.keys[name] ?? this.actOf(name, event.shiftKey ? 10 : 1);
+    const act = this.keys[name] ?? this.acts[TIME_KEYS[name]];
     if (!act) return;
     event.preventDefault();
-    act();
-  }
-
-  actOf(name, stride) {
-    return {
-      " ": () => this.state.setPlaying(!this.state.playing),
-      "ArrowLeft": () => this.step(-stride),
-      "ArrowRight": () => this.step(stride),
-      "Home": () => this.move(0),
-      "End": () => this.move(this.state.last),
-    }[name];
+    act(event.shiftKey);
   }
 
   draw() {

@@ -2,7 +2,6 @@
 
 /* What an agent saw at a tick, drawn from the recorded observation; and maps over it. */
 
-const VITALS = ["health", "food", "water"];
 const SELF_LOOK = { colour: "#ffd166", solid: true };
 const PLAYER_LOOK = { colour: "#e4615c", solid: true };
 const SMALLEST_VIEW = 60; // CSS pixels
@@ -38,7 +37,7 @@ class RecordedTicks {
 }
 
 /** Draw a tick's view on a canvas of the given width in CSS pixels, or of the smallest width that can be read; `over`
- * draws between tiles and entities. Returns the pixels of a tile. */
+ * draws between tiles and entities. */
 function drawView(canvas, data, tick, room, over = () => {}) {
   const width = Math.max(SMALLEST_VIEW, room);
   const context = sharp(canvas, width, width);
@@ -46,7 +45,6 @@ function drawView(canvas, data, tick, room, over = () => {}) {
   drawTiles(context, data, tick, scale);
   over(context, scale);
   drawOthers(context, data, tick, scale);
-  return scale;
 }
 
 function drawTiles(context, data, tick, scale) {
@@ -128,18 +126,13 @@ function inWords(data, tick) {
 }
 
 /** What marks in views mean. */
-function viewLegend(data) {
-  const entries = [
-    [(context) => drawPlayer(context, 8, 8, 5, SELF_LOOK), "the agent"],
-    [(context) => drawPlayer(context, 8, 8, 5, PLAYER_LOOK), "player"],
-    ...data.facts.npcKinds.map((kind) => [(context) => drawNpc(context, 8, 8, 5, kind), `${kind.name} NPC`]),
-    [(context) => drawAttack(context, { x: 1, y: 13 }, { x: 15, y: 3 }, "Melee", 0.9), "attack"],
+function viewLegend({ facts }) {
+  const tiles = facts.materials.map(({ name, colour }) => (
+    element("li", {}, element("span", { class: "swatch", "aria-hidden": "true", style: `background: ${colour}` }), name)
+  ));
+  return [
+    legendItem("the agent", (context) => drawPlayer(context, 8, 8, 5, SELF_LOOK)),
+    legendItem("player", (context) => drawPlayer(context, 8, 8, 5, PLAYER_LOOK)), ...npcLegend(facts.npcKinds),
+    attackLegend("attack", "Melee"), ...tiles,
   ];
-  const marks = entries.map(([draw, text]) => element("li", {}, markCanvas(draw), text));
-  const tiles = data.facts.materials.map(({ name, colour }) => {
-    const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = colour;
-    return element("li", {}, swatch, name);
-  });
-  return [...marks, ...tiles];
 }

@@ -11,7 +11,7 @@ class Controls {
       slider: "scrub", keys: this.keys(), pausing: false, ignored: () => this.help.open,
       clock: () => `tick ${state.tick.toLocaleString("en")} of ${state.last.toLocaleString("en")}`,
     });
-    listenTo("colour-by", "change", ({ target }) => state.setColourBy(target.value));
+    listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
     listenTo("previous-event", "click", () => state.nextEvent(-1));
     listenTo("next-event", "click", () => state.nextEvent(1));
     listenTo("help-button", "click", () => this.help.showModal());
@@ -32,15 +32,15 @@ class Controls {
   }
 
   keys() {
-    const { state } = this;
+    const { state } = this, { clusters } = state.data.facts;
     return {
       ...zoomKeys(this.map),
       "ArrowUp": () => this.changeSpeed(1),
       "ArrowDown": () => this.changeSpeed(-1),
       "n": () => state.nextEvent(1),
       "p": () => state.nextEvent(-1),
-      "c": () => state.setColourBy(state.colourBy === "policy" ? "cluster" : "policy"),
-      "f": () => state.followed !== null && state.setCentred(true),
+      "c": () => state.set("colourBy", clusters && state.colourBy === "policy" ? "cluster" : "policy"),
+      "f": () => state.set("centred", state.followed !== null),
       "Escape": () => state.follow(null),
       "?": () => this.help.showModal(),
     };
@@ -49,20 +49,14 @@ class Controls {
   changeSpeed(by) {
     const speed = byId("speed");
     speed.selectedIndex = Math.max(0, Math.min(speed.options.length - 1, speed.selectedIndex + by));
-    this.state.setSpeed(Number(speed.value));
+    this.state.set("speed", Number(speed.value));
   }
 
   draw() {
-    const { tick, followed, colourBy } = this.state;
+    const { tick, followed, colourBy, data: { players, npcs } } = this.state;
     this.transport.draw();
     byId("colour-by").value = colourBy;
     for (const { kind, label } of this.boxes) label.hidden = kind.startsWith("hit") && followed === null;
-    this.drawLiving(tick);
-  }
-
-  drawLiving(tick) {
-    const { players, npcs } = this.state.data;
-    const living = (group) => Array.from({ length: group.count }, (_, i) => group.at("alive", i, tick)).reduce((sum, alive) => sum + alive, 0);
-    byId("living").textContent = `${living(players)} of ${players.count} agents · ${living(npcs)} NPCs`;
+    byId("living").textContent = `${players.living(tick).length} of ${players.count} agents · ${npcs.living(tick).length} NPCs`;
   }
 }

@@ -8,22 +8,22 @@ class Entities {
     this.ids = facts.ids;
     this.names = facts.names;
     this.count = facts.ids.length;
+    this.indices = [...facts.ids.keys()];
     this.ticks = ticks;
     this.indexOfId = new Map(facts.ids.map((id, index) => [id, index]));
-    this.tables = {};
-    for (const name of Object.keys(tables)) {
-      if (name.startsWith(prefix + ".")) this.tables[name.slice(prefix.length + 1)] = tables[name];
-    }
+    const own = Object.entries(tables).filter(([name]) => name.startsWith(`${prefix}.`));
+    this.tables = Object.fromEntries(own.map(([name, table]) => [name.slice(prefix.length + 1), table]));
   }
 
   /** The value of a property of an entity at a tick. */
-  at(property, index, tick) {
-    return this.tables[property][index * this.ticks + tick];
-  }
+  at(property, index, tick) { return this.tables[property][index * this.ticks + tick]; }
 
   present(index, tick) { return this.at("present", index, tick) !== 0; }
 
   alive(index, tick) { return this.at("alive", index, tick) !== 0; }
+
+  /** Those that live at a tick. */
+  living(tick) { return this.indices.filter((index) => this.alive(index, tick)); }
 
   /** Last tick at or before the given one at which it was there; -1 if it never was. */
   lastSeen(index, tick) {
@@ -46,8 +46,9 @@ class ReplayData {
     this.togglePlace = tables["toggle.place"];
     this.toggleOffset = tables["toggle.offset"];
     this.events = this.readEvents(tables);
-    this.eventsOf = Array.from({ length: this.players.count }, () => []);
-    for (const event of this.events) this.eventsOf[event.player].push(event);
+    const byPlayer = Map.groupBy(this.events, ({ player }) => player);
+    this.eventsOf = this.players.indices.map((player) => byPlayer.get(player) ?? []);
+    this.hits = new Map();
   }
 
   /** Unpack the replay in the elements NAME-facts and NAME-content. */
@@ -81,22 +82,13 @@ class ReplayData {
 
   policyOf(player) { return this.facts.policies[this.facts.players.policy[player]]; }
 
-  npcKind(npc) {
-    const first = this.npcs.tables.present.subarray(npc * this.ticks, (npc + 1) * this.ticks).indexOf(1);
-    return this.facts.npcKinds[this.npcs.at("kind", npc, Math.max(first, 0))];
-  }
+  npcKind(npc) { return this.facts.npcKinds[this.facts.npcs.kind[npc]]; }
 
   /** Who attacks an id at a tick: [{id, style}]. */
   attackersOf(id, tick) {
-    const attackers = [];
-    for (const group of [this.players, this.npcs]) {
-      for (let i = 0; i < group.count; i++) {
-        if (group.at("target", i, tick) === id) {
-          attackers.push({ id: group.ids[i], style: this.facts.styles[group.at("style", i, tick)] });
-        }
-      }
-    }
-    return attackers;
+    return [this.players, this.npcs].flatMap((group) => group.indices
+      .filter((index) => group.at("target", index, tick) === id)
+      .map((index) => ({ id: group.ids[index], style: this.facts.styles[group.at("style", index, tick)] })));
   }
 
   /** One line that says what an event is. */
@@ -112,7 +104,6 @@ class ReplayData {
 
   /** Hits that a player gave and took, as events; found when first asked for. */
   hitsOf(player) {
-    this.hits ??= new Map();
     if (!this.hits.has(player)) this.hits.set(player, this.findHits(player));
     return this.hits.get(player);
   }

@@ -14,7 +14,7 @@ function publicState(state, map) {
     alive: group.alive(index, state.tick),
     ...Object.fromEntries(plain.map((property) => [property, group.at(property, index, state.tick)])),
   });
-  const there = (group) => Array.from({ length: group.count }, (_, i) => i).filter((i) => group.present(i, state.tick));
+  const there = (group) => group.indices.filter((index) => group.present(index, state.tick));
   const player = (index) => ({
     ...common(players, index),
     policy: data.policyOf(index).name,
@@ -22,8 +22,7 @@ function publicState(state, map) {
     skills: Object.fromEntries(facts.skills.map((skill) => [skill, {
       level: players.at(`level.${skill}`, index, state.tick), experience: players.at(`experience.${skill}`, index, state.tick),
     }])),
-    inventory: data.inventories[players.at("inventory", index, state.tick)]
-      .map(([name, level, quantity, slot]) => ({ name, level, quantity, slot })),
+    inventory: structuredClone(data.inventories[players.at("inventory", index, state.tick)]),
     ...state.colouring(index),
   });
   return Object.freeze({
@@ -66,7 +65,7 @@ async function start() {
     list.reveal();
     byId("legend").open = state.followed === null;
   });
-  if (state.data.facts.clusters) state.setColourBy("cluster");
+  if (state.data.facts.clusters) state.set("colourBy", "cluster");
   drawOnChange(state, [map, timeline], panels);
   window.replay = publicState(state, map);
 }

@@ -10,15 +10,13 @@ const VOID = 0;
 
 /** Where tiles are on the canvas, in CSS pixels. */
 class Camera {
-  constructor() {
-    this.scale = 4; // pixels a tile
-    this.x = 0; // tile at the middle of the view
-    this.y = 0;
-    this.width = 1;
-    this.height = 1;
-    this.smallest = 1;
-    this.fitted = true; // whether the whole map is to be shown, also when the canvas changes its size
-  }
+  scale = 4; // pixels a tile
+  x = 0; // tile at the middle of the view
+  y = 0;
+  width = 1;
+  height = 1;
+  smallest = 1;
+  fitted = true; // whether the whole map is to be shown, also when the canvas changes its size
 
   toScreen(row, col) {
     return { x: (col + 0.5 - this.x) * this.scale + this.width / 2, y: (row + 0.5 - this.y) * this.scale + this.height / 2 };
@@ -72,47 +70,28 @@ class MapView {
 
   /** The part of the map that is not void, with a margin. */
   worldBounds() {
-    const { rows, cols, fullTiles } = this.data;
-    const bounds = { top: rows, left: cols, bottom: 0, right: 0 };
-    fullTiles.forEach((material, place) => {
-      if (material === VOID) return;
-      const [row, col] = [Math.floor(place / cols), place % cols];
-      bounds.top = Math.min(bounds.top, row);
-      bounds.bottom = Math.max(bounds.bottom, row + 1);
-      bounds.left = Math.min(bounds.left, col);
-      bounds.right = Math.max(bounds.right, col + 1);
-    });
-    if (bounds.bottom === 0) return { top: 0, left: 0, bottom: rows, right: cols };
-    return { top: bounds.top - 1, left: bounds.left - 1, bottom: bounds.bottom + 1, right: bounds.right + 1 };
+    const { rows, cols, fullTiles } = this.data, known = [...fullTiles.keys()].filter((place) => fullTiles[place] !== VOID);
+    if (!known.length) return { top: 0, left: 0, bottom: rows, right: cols };
+    return boxAround(known.map((place) => Math.floor(place / cols)), known.map((place) => place % cols), 1);
   }
 
   // ---- tiles: one pixel each on a hidden canvas, repainted only where they change
 
   paintWorld() {
-    this.world = document.createElement("canvas");
-    this.world.width = this.data.cols;
-    this.world.height = this.data.rows;
+    this.world = element("canvas", { width: this.data.cols, height: this.data.rows });
     this.worldContext = this.world.getContext("2d");
-    this.pixels = this.worldContext.createImageData(this.data.cols, this.data.rows);
-    this.colours = this.data.facts.materials.map(({ colour }) => {
-      const value = parseInt(colour.slice(1), 16);
-      return [value >> 16, (value >> 8) & 255, value & 255];
-    });
-    for (let place = 0; place < this.data.fullTiles.length; place++) this.paintTile(place);
+    this.data.fullTiles.forEach((_, place) => this.paintTile(place));
     this.moveTiles();
-    this.worldContext.putImageData(this.pixels, 0, 0);
   }
 
   paintTile(place) {
-    const [red, green, blue] = this.colours[this.clock.material(place)];
-    this.pixels.data.set([red, green, blue, 255], 4 * place);
+    this.worldContext.fillStyle = this.data.facts.materials[this.clock.material(place)].colour;
+    this.worldContext.fillRect(place % this.data.cols, Math.floor(place / this.data.cols), 1, 1);
   }
 
   moveTiles() {
     if (this.clock.tick === this.state.tick) return;
-    const changed = this.clock.moveTo(this.state.tick);
-    for (const place of changed) this.paintTile(place);
-    if (changed.length) this.worldContext.putImageData(this.pixels, 0, 0);
+    for (const place of this.clock.moveTo(this.state.tick)) this.paintTile(place);
   }
 
   // ---- where things are
@@ -130,20 +109,16 @@ class MapView {
 
   /** All entities that are there: [{group, index, x, y, row, col}], those that share a tile side by side. */
   layOut() {
-    const shown = [];
-    const sharing = new Map();
+    const shown = [], { tick } = this.state;
     for (const group of [this.data.npcs, this.data.players]) {
-      for (let index = 0; index < group.count; index++) {
+      for (const index of group.indices) {
         const place = this.placeOf(group, index);
         if (!place) continue;
-        const tile = group.at("row", index, this.state.tick) * this.data.cols + group.at("col", index, this.state.tick);
-        const entity = { group, index, tile, alive: group.alive(index, this.state.tick), ...this.camera.toScreen(place.row, place.col) };
-        shown.push(entity);
-        if (!sharing.has(tile)) sharing.set(tile, []);
-        sharing.get(tile).push(entity);
+        const tile = group.at("row", index, tick) * this.data.cols + group.at("col", index, tick);
+        shown.push({ group, index, tile, alive: group.alive(index, tick), ...this.camera.toScreen(place.row, place.col) });
       }
     }
-    for (const entities of sharing.values()) {
+    for (const entities of Map.groupBy(shown, ({ tile }) => tile).values()) {
       if (entities.length === 1) continue;
       entities.forEach((entity, i) => {
         const angle = (2 * Math.PI * i) / entities.length;
@@ -154,18 +129,15 @@ class MapView {
     return shown;
   }
 
+  /** A player, as it is shown on the map; undefined if it is not there. */
+  shownPlayer(player) { return this.shown.find(({ group, index }) => group === this.data.players && index === player); }
+
   /** How large an entity is drawn that is a player. */
-  radiusOf() {
-    return this.radius();
-  }
+  radiusOf() { return this.radius(); }
 
-  labelOf(player) {
-    return this.data.players.names[player];
-  }
+  labelOf(player) { return this.data.players.names[player]; }
 
-  radius() {
-    return Math.max(4.4, Math.min(0.38 * this.camera.scale, 15));
-  }
+  radius() { return Math.max(4.4, Math.min(0.38 * this.camera.scale, 15)); }
 
   // ---- drawing
 
@@ -212,18 +184,16 @@ class MapView {
   drawEntity({ group, index, x, y, alive }) {
     const radius = this.radiusOf(group, index);
     const isPlayer = group === this.data.players;
+    const look = isPlayer ? this.state.colouring(index) : this.data.npcKind(index);
     if (!alive) {
-      const colour = isPlayer ? this.state.colouring(index).colour : this.data.npcKind(index).colour;
-      drawShape(this.context, "cross", x, y, radius, colour, "#101214");
-      return;
+      drawShape(this.context, "cross", x, y, radius, look.colour, "#101214");
+    } else if (isPlayer) {
+      drawPlayer(this.context, x, y, radius, look);
+      if (this.camera.scale >= 18) this.drawHealth(x, y, radius, group.at("health", index, this.state.tick));
+      if (this.camera.scale >= 30) this.drawText(String(group.ids[index]), x, y - radius - 5);
+    } else {
+      drawNpc(this.context, x, y, Math.max(2.2, Math.min(0.28 * this.camera.scale, 11)), look);
     }
-    if (!isPlayer) {
-      drawNpc(this.context, x, y, Math.max(2.2, Math.min(0.28 * this.camera.scale, 11)), this.data.npcKind(index));
-      return;
-    }
-    drawPlayer(this.context, x, y, radius, this.state.colouring(index));
-    if (this.camera.scale >= 18) this.drawHealth(x, y, radius, group.at("health", index, this.state.tick));
-    if (this.camera.scale >= 30) this.drawText(String(group.ids[index]), x, y - radius - 5);
   }
 
   drawHealth(x, y, radius, health) {
@@ -269,7 +239,7 @@ class MapView {
       const [from, to] = [tick - back, tick - back + 1];
       if (!players.present(followed, from) || !players.present(followed, to)) continue;
       const start = this.camera.toScreen(players.at("row", followed, from), players.at("col", followed, from));
-      const end = to === tick ? this.shown.find(({ group, index }) => group === players && index === followed)
+      const end = to === tick ? this.shownPlayer(followed)
         : this.camera.toScreen(players.at("row", followed, to), players.at("col", followed, to));
       this.context.globalAlpha = 1 - back / (TRAIL_TICKS + 1);
       this.context.strokeStyle = "#101214";
@@ -284,8 +254,7 @@ class MapView {
   drawFollowed() {
     const { followed } = this.state;
     if (followed === null) return;
-    const shown = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
-    const { x, y } = shown ?? this.lastPlace();
+    const shown = this.shownPlayer(followed), { x, y } = shown ?? this.lastPlace();
     drawRing(this.context, x, y, this.radius() + 4, RING);
     this.drawText(this.labelOf(followed) + (shown ? "" : " (died here)"), x, y - this.radius() - 9);
   }
@@ -317,7 +286,7 @@ class MapView {
 
   fit() {
     this.camera.fitted = true;
-    this.state.setCentred(false);
+    this.state.set("centred", false);
     this.camera.fit(this.bounds);
     this.state.changed("view");
   }
@@ -331,7 +300,7 @@ class MapView {
 
   pan(byX, byY) {
     this.camera.fitted = false;
-    this.state.setCentred(false);
+    this.state.set("centred", false);
     this.camera.x -= byX / this.camera.scale;
     this.camera.y -= byY / this.camera.scale;
     this.state.changed("view");
@@ -405,13 +374,8 @@ class MapView {
 
   /** The entity under a point, players first; null if there is none. */
   entityAt({ x, y }) {
-    const reach = this.radius() + 5;
-    let best = null;
-    for (const entity of this.shown ?? []) {
-      const distance = Math.hypot(entity.x - x, entity.y - y) + (entity.group === this.data.players ? 0 : 4);
-      if (distance <= reach && (!best || distance < best.distance)) best = { ...entity, distance };
-    }
-    return best;
+    const farOf = (entity) => Math.hypot(entity.x - x, entity.y - y) + (entity.group === this.data.players ? 0 : 4);
+    return nearest(this.shown, farOf, this.radius() + 5);
   }
 
   click(point) {
@@ -440,19 +404,18 @@ class MapView {
     const material = this.clock.material(place);
     const was = this.clock.harvested[place] ? ` (was ${materials[this.data.fullTiles[place]].name})` : "";
     const standing = this.shown.filter(({ tile }) => tile === place);
-    if (over && !standing.some(({ group, index }) => group === over.group && index === over.index)) standing.push(over);
+    if (over && !standing.includes(over)) standing.push(over);
     const lines = standing.slice(0, 8).map((entity) => this.describe(entity));
     if (standing.length > 8) lines.push(`and ${standing.length - 8} more`);
     return [`row ${row}, column ${col}: ${materials[material].name}${was}`, ...lines].join("\n");
   }
 
   describe({ group, index, alive }) {
-    const { tick } = this.state;
+    const { tick, colourBy } = this.state;
     const vitals = alive ? `health ${group.at("health", index, tick)}, level ${group.at("level", index, tick)}` : "dies";
-    const kind = group === this.data.players ? "" : `${this.data.npcKind(index).name} NPC, `;
-    const cluster = group === this.data.players && this.state.colourBy === "cluster"
-      ? `, ${this.state.colouring(index).label}${this.state.colouring(index).solid ? "" : " (propagated)"}` : "";
-    return `${group.names[index]}: ${kind}${vitals}${cluster}`;
+    if (group !== this.data.players) return `${group.names[index]}: ${this.data.npcKind(index).name} NPC, ${vitals}`;
+    const { label, solid } = this.state.colouring(index), cluster = `, ${label}${solid ? "" : " (propagated)"}`;
+    return `${group.names[index]}: ${vitals}${colourBy === "cluster" ? cluster : ""}`;
   }
 }
 

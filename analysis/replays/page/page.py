@@ -18,7 +18,7 @@ def packed_replay(
     replay: Replay, events: Events, clusters: ReplayClusters | None, title: str
 ) -> tuple[dict[str, Any], str]:
     """Return what `ReplayData.load` in `data.js` reads: facts, as JSON, and everything else as packed tables."""
-    inventories = [[[i.name, i.level, i.quantity, i.slot] for i in items] for items in replay.inventories]
+    inventories = [[vars(item) for item in items] for items in replay.inventories]
     packed = pack(_tables(replay, events, clusters), {"inventories": inventories})
     return _facts(replay, clusters, title) | {"columns": packed.columns}, packed.content
 
@@ -27,7 +27,6 @@ def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[
     """Return everything except the tables."""
     policies = sorted(set(replay.players.policies))
     colours = policy_colours(replay.players.policies)
-    numbers = clusters.clusters if clusters else []
     return {
         "title": title,
         "ticks": replay.ticks,
@@ -40,7 +39,9 @@ def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[
             "names": replay.players.names,
             "policy": [policies.index(policy) for policy in replay.players.policies],
         },
-        "npcs": {"ids": replay.npcs.ids.tolist(), "names": replay.npcs.names},
+        "npcs": {
+            "ids": replay.npcs.ids.tolist(), "names": replay.npcs.names, "kind": replay.npcs.kind.max(axis=0).tolist(),
+        },
         "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
         "materials": [{"name": m.name, "colour": m.colour, "note": m.note} for m in MATERIALS],
         "harvested": HARVESTED.tolist(),
@@ -48,16 +49,20 @@ def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[
         "slots": SLOTS,
         "eventKinds": EVENT_KINDS,
         "causes": CAUSES,
-        "clusters": {
-            "run": clusters.run, "noise": NOISE, "unlabelled": UNLABELLED,
-            "colours": {str(label): colour for label, colour in cluster_colours(numbers).items()},
-        } if clusters else None,
+        "clusters": _clusters(clusters.clusters) if clusters else None,
     }  # fmt: skip
+
+
+def _clusters(numbers: list[int]) -> dict[str, dict[str, str]]:
+    """Return the name and colour of each label; a browser goes through clusters first, in their order."""
+    named = {NOISE: "noise", UNLABELLED: "no label", **{number: f"cluster {number}" for number in numbers}}
+    colours = cluster_colours(numbers)
+    return {str(label): {"name": name, "colour": colours[label]} for label, name in named.items()}
 
 
 def _tables(replay: Replay, events: Events, clusters: ReplayClusters | None) -> dict[str, np.ndarray]:
     tables = {"tiles": replay.tiles.ravel()}
-    skipped = {"ids", "names", "skill_level", "skill_experience"}
+    skipped = {"ids", "names", "kind", "skill_level", "skill_experience"}
     for prefix, entities in (("player", replay.players), ("npc", replay.npcs)):
         # Grouped by agent, since an agent's values change little from tick to tick.
         tables |= {f"{prefix}.{name}": table.T for name, table in vars(entities).items() if name not in skipped}

@@ -4,10 +4,13 @@
 
 /** A dot in a player's colour, hollow where its label is not this tick's own. */
 function dot({ colour, solid }) {
-  const made = element("span", { class: "dot", "aria-hidden": "true" });
-  made.style.borderColor = colour;
-  made.style.background = solid ? colour : "transparent";
-  return made;
+  const style = `border-color: ${colour}; background: ${solid ? colour : "transparent"}`;
+  return element("span", { class: "dot", "aria-hidden": "true", style });
+}
+
+/** A heading over a list, or over what is said instead of an empty one. */
+function listed(heading, kind, items, empty) {
+  return [element("h3", {}, heading), items.length ? element("ul", { class: kind }, ...items) : element("p", { class: "empty" }, empty)];
 }
 
 class AgentList {
@@ -36,22 +39,14 @@ class AgentList {
     return { item: element("li", {}, button), button, mark, label, text: "", key: "" };
   }
 
-  toggle(player) {
-    this.state.follow(this.state.followed === player ? null : player);
-  }
+  toggle(player) { this.state.follow(this.state.followed === player ? null : player); }
 
   /** An agent's number alone finds that agent; any other text, all whose name holds it. */
   filter() {
-    const wanted = this.search.value.trim().toLowerCase();
-    let hits = 0;
-    this.rows.forEach(({ item }, player) => {
-      const isNumber = /^\d+$/.test(wanted);
-      const hit = isNumber ? String(this.data.players.ids[player]) === wanted
-        : this.data.players.names[player].toLowerCase().includes(wanted);
-      item.hidden = !hit;
-      hits += hit;
-    });
-    this.nobody.hidden = hits > 0;
+    const wanted = this.search.value.trim().toLowerCase(), { ids, names } = this.data.players;
+    const isHit = (player) => (/^\d+$/.test(wanted) ? String(ids[player]) === wanted : names[player].toLowerCase().includes(wanted));
+    this.rows.forEach(({ item }, player) => { item.hidden = !isHit(player); });
+    this.nobody.hidden = this.rows.some(({ item }) => !item.hidden);
   }
 
   draw() {
@@ -108,7 +103,7 @@ class AgentPanel {
     return [
       this.head(player),
       this.about(player, tick),
-      element("div", { class: "bars" }, ...["health", "food", "water"].map((vital) => vitalBar(vital, value(vital)))),
+      element("div", { class: "bars" }, ...VITALS.map((vital) => vitalBar(vital, value(vital)))),
       element("div", { class: "facts" }, ...[
         ["level", value("level")], ["gold", value("gold")], ["player kills", value("kills")],
         ["row, column", `${value("row")}, ${value("col")}`],
@@ -127,7 +122,7 @@ class AgentPanel {
     return element(
       "div", { class: "head" }, dot(this.state.colouring(player)), element("h2", {}, name),
       this.state.centred ? null
-        : element("button", { type: "button", "data-keep": "centre", title: "F", onclick: () => this.state.setCentred(true) }, "Centre"),
+        : element("button", { type: "button", "data-keep": "centre", title: "F", onclick: () => this.state.set("centred", true) }, "Centre"),
       element("button", { type: "button", "data-keep": "close", "aria-label": `Stop following ${name}`, title: "Esc", onclick: () => this.state.follow(null) }, "×"),
     );
   }
@@ -152,10 +147,7 @@ class AgentPanel {
     for (const { id, style } of this.data.attackersOf(players.ids[player], tick)) lines.push(["attacked by ", id, style]);
     const items = lines.map(([verb, id, style]) => element("li", {}, verb, this.link(id), ` (${style})`));
     const damage = players.at("damage", player, tick);
-    return [
-      element("h3", {}, damage ? `Fight: loses ${damage} health` : "Fight"),
-      items.length ? element("ul", { class: "fight" }, ...items) : element("p", { class: "empty" }, "nobody"),
-    ];
+    return listed(damage ? `Fight: loses ${damage} health` : "Fight", "fight", items, "nobody");
   }
 
   /** An entity's name; a player's can be clicked. */
@@ -179,26 +171,19 @@ class AgentPanel {
   items(player, tick) {
     const items = this.data.inventories[this.data.players.at("inventory", player, tick)];
     const worn = (slot) => (slot ? element("span", { class: "slot" }, `worn: ${slot}`) : null);
-    return [
-      element("h3", {}, "Inventory"),
-      items.length
-        ? element("ul", { class: "items" }, ...items.map(([name, level, quantity, slot]) => element(
-          "li", {}, `${quantity > 1 ? `${quantity} × ` : ""}${name}, level ${level}`, worn(slot),
-        )))
-        : element("p", { class: "empty" }, "empty"),
-    ];
+    const rows = items.map(({ name, level, quantity, slot }) => element(
+      "li", {}, `${quantity > 1 ? `${quantity} × ` : ""}${name}, level ${level}`, worn(slot),
+    ));
+    return listed("Inventory", "items", rows, "empty");
   }
 
   log(player) {
-    const events = this.data.eventsOf[player];
-    return [
-      element("h3", {}, "Life"),
-      element("ul", { class: "log" }, ...events.map((event) => element(
-        "li", {},
-        element("button", { type: "button", "aria-label": `Go to tick ${event.tick}`, onclick: () => this.state.goTo(event) }, String(event.tick)),
-        this.data.describe(event),
-      ))),
-    ];
+    const rows = this.data.eventsOf[player].map((event) => element(
+      "li", {},
+      element("button", { type: "button", "aria-label": `Go to tick ${event.tick}`, onclick: () => this.state.goTo(event) }, String(event.tick)),
+      this.data.describe(event),
+    ));
+    return listed("Life", "log", rows, "nothing");
   }
 }
 
@@ -207,48 +192,27 @@ class Legend {
     this.state = state;
     this.data = state.data;
     this.agents = byId("legend-agents");
-    const npcs = this.data.facts.npcKinds.map((kind) => element(
-      "li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`,
-    ));
-    byId("legend-npcs").append(...npcs);
+    byId("legend-npcs").append(...npcLegend(this.data.facts.npcKinds));
     byId("legend-marks").append(
-      element("li", {}, markCanvas((c) => drawShape(c, "cross", 8, 8, 5, "#ffffff", "#101214")), "dies"),
-      ...this.data.facts.styles.map((style) => element(
-        "li", {}, markCanvas((c) => drawAttack(c, { x: 1, y: 13 }, { x: 15, y: 3 }, style, 0.9)), `${style} attack`,
-      )),
+      deathLegend(), ...this.data.facts.styles.map((style) => attackLegend(`${style} attack`, style)),
     );
   }
 
   draw() {
-    const counts = new Map();
-    const { players } = this.data;
-    for (let player = 0; player < players.count; player++) {
-      if (!players.alive(player, this.state.tick)) continue;
-      const { label } = this.state.colouring(player);
-      counts.set(label, (counts.get(label) ?? 0) + 1);
-    }
-    const entries = this.entries().map(([label, colour]) => [label, colour, counts.get(label) ?? 0]);
-    const key = JSON.stringify([entries, this.state.colourBy]);
+    const { colourBy, data: { facts, players } } = this.state;
+    const living = players.living(this.state.tick).map((player) => this.state.colouring(player).label);
+    const counts = Map.groupBy(living, (label) => label);
+    const groups = Object.values(colourBy === "policy" ? facts.policies : facts.clusters);
+    const entries = groups.map(({ name, colour }) => ({ name, colour, count: counts.get(name)?.length ?? 0 }));
+    const key = JSON.stringify([entries, colourBy]);
     if (key === this.key) return;
     this.key = key;
-    const items = entries.map(([label, colour, count]) => element(
-      "li", {}, dot({ colour, solid: label !== "no label" }), label,
-      element("span", { class: "count" }, `${count} alive`),
+    const items = entries.map(({ name, colour, count }) => element(
+      "li", {}, dot({ colour, solid: name !== "no label" }), name, element("span", { class: "count" }, `${count} alive`),
     ));
-    if (this.state.colourBy === "cluster") items.push(this.hollow());
-    this.agents.replaceChildren(element("ul", { "aria-label": `Agents by ${this.state.colourBy}` }, ...items));
-  }
-
-  hollow() {
-    const ring = markCanvas((context) => drawPlayer(context, 8, 8, 5, { colour: "#ffffff", solid: false }));
-    return element("li", {}, ring, "hollow: label of an earlier tick, or none yet");
-  }
-
-  entries() {
-    const { policies, clusters } = this.data.facts;
-    if (this.state.colourBy === "policy") return policies.map(({ name, colour }) => [name, colour]);
-    const labels = Object.keys(clusters.colours).map(Number).filter((label) => label >= 0).sort((a, b) => a - b);
-    return [...labels, clusters.noise].map((label) => [clusterName(label, clusters), clusters.colours[label]])
-      .concat([["no label", clusters.colours[clusters.unlabelled]]]);
+    if (colourBy === "cluster") items.push(legendItem(
+      "hollow: label of an earlier tick, or none yet", (context) => drawPlayer(context, 8, 8, 5, { colour: "#ffffff", solid: false }),
+    ));
+    this.agents.replaceChildren(element("ul", { "aria-label": `Agents by ${colourBy}` }, ...items));
   }
 }

@@ -2,14 +2,11 @@
 
 /** What the user looks at: the tick, who is followed, the colouring. */
 class ViewState extends TimedState {
-  constructor(data) {
-    super(data);
-    this.followed = null; // index of a player
-    this.centred = false; // whether the view keeps to the followed agent
-    this.colourBy = "policy";
-    this.hidden = new Set(); // kinds of events that are not shown
-    this.ping = null; // the place of an event that was just gone to
-  }
+  followed = null; // index of a player
+  centred = false; // whether the view keeps to the followed agent
+  colourBy = "policy";
+  hidden = new Set(); // kinds of events that are not shown
+  ping = null; // the place of an event that was just gone to
 
   get tick() { return this.at; }
   get last() { return this.data.ticks - 1; }
@@ -19,18 +16,6 @@ class ViewState extends TimedState {
     this.centred = player !== null;
     this.ping = null;
     this.changed("followed");
-  }
-
-  setCentred(centred) {
-    if (this.centred === centred) return;
-    this.centred = centred;
-    this.changed("centred");
-  }
-
-  setColourBy(colourBy) {
-    if (colourBy === "cluster" && !this.data.facts.clusters) return;
-    this.colourBy = colourBy;
-    this.changed("colourBy");
   }
 
   toggleEvents(kind, shown) {
@@ -58,26 +43,19 @@ class ViewState extends TimedState {
 
   nextEvent(direction) {
     const ahead = this.events.filter((event) => (event.tick - this.tick) * direction > 0);
-    const event = direction > 0 ? ahead[0] : ahead[ahead.length - 1];
+    const event = ahead.at(direction > 0 ? 0 : -1);
     if (event) this.goTo(event);
   }
 
   /** How a player is coloured at the current tick: {colour, solid, label}. */
   colouring(player) {
     if (this.colourBy === "policy") {
-      const policy = this.data.policyOf(player);
-      return { colour: policy.colour, solid: true, label: policy.name };
+      const { name, colour } = this.data.policyOf(player);
+      return { colour, solid: true, label: name };
     }
-    const { clusters } = this.data.facts;
-    const cluster = this.data.players.at("cluster", player, this.tick);
-    const exact = this.data.players.at("exact", player, this.tick) !== 0;
-    const label = cluster === clusters.unlabelled ? "no label" : clusterName(cluster, clusters);
-    return { colour: clusters.colours[cluster], solid: exact, label, cluster };
+    const cluster = this.data.players.at("cluster", player, this.tick), { name, colour } = this.data.facts.clusters[cluster];
+    return { colour, solid: this.data.players.at("exact", player, this.tick) !== 0, label: name, cluster };
   }
-}
-
-function clusterName(cluster, clusters) {
-  return cluster === clusters.noise ? "noise" : `cluster ${cluster}`;
 }
 
 /** Draw once a frame, and only what changed: panels do not show movement within a tick. */

@@ -25,10 +25,9 @@ class Timeline {
   countLiving() {
     const { players, facts, ticks } = this.data;
     const living = facts.policies.map(() => new Int32Array(ticks));
-    for (let player = 0; player < players.count; player++) {
-      const counts = living[facts.players.policy[player]];
-      for (let tick = 0; tick < ticks; tick++) counts[tick] += players.at("alive", player, tick);
-    }
+    facts.players.policy.forEach((policy, player) => {
+      for (let tick = 0; tick < ticks; tick++) living[policy][tick] += players.at("alive", player, tick);
+    });
     return living;
   }
 
@@ -43,13 +42,9 @@ class Timeline {
     this.state.changed("view");
   }
 
-  xOf(tick) {
-    return EDGE + (tick / Math.max(1, this.data.ticks - 1)) * (this.width - 2 * EDGE);
-  }
+  xOf(tick) { return EDGE + (tick / Math.max(1, this.data.ticks - 1)) * (this.width - 2 * EDGE); }
 
-  laneOf(kind) {
-    return this.height - LANE * (this.kinds.length - this.kinds.indexOf(kind)) + LANE / 2;
-  }
+  laneOf(kind) { return this.height - LANE * (this.kinds.length - this.kinds.indexOf(kind)) + LANE / 2; }
 
   draw() {
     if (this.stale) this.drawBackdrop();
@@ -104,15 +99,10 @@ class Timeline {
 
   /** The event nearest to a pointer, or null. */
   eventAt({ offsetX, offsetY }) {
-    let best = null;
-    for (const event of this.state.events) {
-      const across = Math.abs(this.xOf(event.tick) - offsetX);
-      const distance = across + Math.abs(this.laneOf(event.kind) - offsetY) / 2;
-      if (across <= REACH && Math.abs(this.laneOf(event.kind) - offsetY) <= LANE / 2 && (!best || distance < best.distance)) {
-        best = { event, distance };
-      }
-    }
-    return best && best.event;
+    const across = ({ tick }) => Math.abs(this.xOf(tick) - offsetX);
+    const down = ({ kind }) => Math.abs(this.laneOf(kind) - offsetY);
+    const within = this.state.events.filter((event) => across(event) <= REACH && down(event) <= LANE / 2);
+    return nearest(within, (event) => across(event) + down(event) / 2);
   }
 
   click(pointer) {
