@@ -75,12 +75,13 @@ def _hash_of(script: str) -> str:
 
 
 def scripts_of(kit: Sequence[str], own: Sequence[Path], libraries: Sequence[str] = ()) -> Scripts:
-    """Return a page's scripts; libraries run first, then the kit's, then its own.
+    """Return a page's scripts; libraries run first, then the kit's, then its own, in JavaScript's strict mode.
 
     Args:
         libraries: their content.
     """
-    return Scripts.of([*libraries, *(path.read_text() for path in (*(_KIT / name for name in kit), *own))])
+    files = [*(_KIT / name for name in kit), *own]
+    return Scripts.of([*libraries, *(f'"use strict";\n\n{path.read_text()}' for path in files)])
 
 
 def style_of(look: Look, folder: Path | None = None, dark: Dark = "never") -> Any:

@@ -1,5 +1,3 @@
-"use strict";
-
 /* Views of one sample at a time, with the map of the chosen tick and lag over them. */
 
 const VIEW_WIDTH = 480, STRIP_HEIGHT = 90; // CSS pixels

@@ -1,5 +1,3 @@
-"use strict";
-
 /* A clustering by density: the plane, the tree, and the density at which it is cut. */
 
 const facts = factsIn("facts");

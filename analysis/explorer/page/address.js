@@ -1,5 +1,3 @@
-"use strict";
-
 /*
  * The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there;
  * plane=RUN shows the embedding of that run, map=RUN the saliency maps of that run,

@@ -1,5 +1,3 @@
-"use strict";
-
 /* A tick: what was seen, and what was done and happened. */
 
 /** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was propagated. */

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The graph of a circuit: boxes from what is read to the logits, and lines as wide as their share of the read-out. */
 
 const BOX_ROW = 36, BOX_HEIGHT = 27, HEADING = 16; // CSS pixels

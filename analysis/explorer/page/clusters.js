@@ -1,5 +1,3 @@
-"use strict";
-
 /* The clusters: what the analysis says of each, and what people call it; kept in the browser, exported, imported.
    Files are imported here, of labels and of selections. */
 

@@ -1,5 +1,3 @@
-"use strict";
-
 /*
  * The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. Ticks of
  * simulated lives come after those that were recorded; nothing but `simulated` leads there.

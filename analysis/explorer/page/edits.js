@@ -1,5 +1,3 @@
-"use strict";
-
 /* Edits of the memory in the running game: the list of them, and what was done to the quantity that colours stand for. */
 
 /** The edits of what colours stand for, as elements. */

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The embedding: one scatter of all points, drawn by plotly; the open life as a path over it. */
 
 const POINTS = 0;

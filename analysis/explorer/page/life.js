@@ -1,5 +1,3 @@
-"use strict";
-
 /* The life that is open: what was seen around a tick, and how the agent fared at every tick, drawn by plotly. */
 
 const GAP = 14; // between parts, in CSS pixels

@@ -1,5 +1,3 @@
-"use strict";
-
 /* Puts the parts together, and shows the state to consoles and tests. */
 
 const SHARE_OF_PANEL = 0.55; // that the view takes; vitals and actions stand beside it

@@ -1,5 +1,3 @@
-"use strict";
-
 /* What moves what: how components follow and move each other in a behaviour, as two matrices, and the strongest entries of one. */
 
 const LISTED = 6; // strongest effects on a component, and as many of it

@@ -1,5 +1,3 @@
-"use strict";
-
 /* What can be put away to make room, and what keys do. */
 
 const PANES = {

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The quantity that colours stand for, as a card: how it is spread, what it goes with, and where it is greatest. */
 
 const BINS = 40;

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The search box: features to colour by, clusters, lives, and points by what was done or happened there. */
 
 const MOST_MATCHES = 12;

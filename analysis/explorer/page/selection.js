@@ -1,5 +1,3 @@
-"use strict";
-
 /* The points that were selected with the lasso, the box or a cluster's button: how they differ from the rest. */
 
 class SelectionPanel {

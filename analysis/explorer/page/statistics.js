@@ -1,5 +1,3 @@
-"use strict";
-
 /* How the features of selected points differ from all others: the analysis' own statistics, computed again here.
  * effect_sizes.py, shifts.py, circular_shift.py, circular_shift.py, permutation_p.py and inference.py say what they are and why; tests hold the
  * one against the other. */

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The world at the open tick: the ground that agents saw, those of the page by cluster, and the others that they saw. */
 
 const WORLD_MOST = 460; // CSS pixels

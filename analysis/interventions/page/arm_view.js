@@ -1,5 +1,3 @@
-"use strict";
-
 /* The map of one arm. Both maps show the same place, and both paths of the agent that was picked. */
 
 const PATH_COLOURS = { unedited: "#ffffff", edited: "#ff5fa2" };

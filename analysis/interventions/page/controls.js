@@ -1,5 +1,3 @@
-"use strict";
-
 /* What the page has besides buttons and keys that move both replays: doses, the first difference, paths, the edited agents alone. */
 
 class ComparedControls {

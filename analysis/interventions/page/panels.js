@@ -1,5 +1,3 @@
-"use strict";
-
 /* What the page says in words: who lives in each arm, and the picked agent in both. */
 
 class ArmHeadings {

@@ -1,5 +1,3 @@
-"use strict";
-
 /* What the user looks at in two replays of the same episode: one tick, one agent, one place for both. */
 
 const SIDES = ["unedited", "edited"];

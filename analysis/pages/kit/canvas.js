@@ -1,5 +1,3 @@
-"use strict";
-
 /* Canvases: sharp pixels, what is under the pointer, lines over ticks, rings, colours of the page's style. */
 
 /** A colour of the style, by the name of its variable. */

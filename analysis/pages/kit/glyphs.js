@@ -1,5 +1,3 @@
-"use strict";
-
 /* The marks that are drawn on maps and views, on time lines and in legends. */
 
 const EVENT_MARKS = {

@@ -1,5 +1,3 @@
-"use strict";
-
 /* What every page is made of: elements, a state that tells of its changes, and words. Text goes in as text, never as HTML. */
 
 const byId = (id) => document.getElementById(id);

@@ -1,5 +1,3 @@
-"use strict";
-
 /* Time: it plays, pauses, and is moved by buttons, a slider and keys. */
 
 /** A state with ticks from 0 to `last`, which subclasses say; changes of `at` are told as "tick", and less as "fraction". */

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The tables of a page, as packing.py packs them. */
 
 const TABLE_KINDS = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };

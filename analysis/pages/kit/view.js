@@ -1,5 +1,3 @@
-"use strict";
-
 /* What an agent saw at a tick, drawn from the recorded observation; and maps over it. */
 
 const SELF_LOOK = { colour: "#ffd166", solid: true };

@@ -1,5 +1,3 @@
-"use strict";
-
 /* What the page has besides buttons and keys that move time: zoom, colours, events, how many live. */
 
 class Controls {

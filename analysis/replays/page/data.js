@@ -1,5 +1,3 @@
-"use strict";
-
 /* The replay's tables, unpacked. Players and NPCs are counted from 0; ids are the game's. */
 
 /** Players or NPCs: one table a property, each entity's ticks side by side. */

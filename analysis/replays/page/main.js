@@ -1,5 +1,3 @@
-"use strict";
-
 /* Puts the parts together, and shows the state to consoles and tests. */
 
 /** What `window.replay` offers: numbers and copies, nothing that could change the view. */

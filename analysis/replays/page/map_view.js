@@ -1,5 +1,3 @@
-"use strict";
-
 /* The canvas with the world: tiles, entities, attacks; zoom, pan, hover, click. */
 
 const CLOSEST = 64; // pixels a tile, at most

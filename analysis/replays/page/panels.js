@@ -1,5 +1,3 @@
-"use strict";
-
 /* The side panel: the list of agents, the followed agent, the legend. All text goes in as text, never as HTML. */
 
 /** A dot in a player's colour, hollow where its label is not this tick's own. */

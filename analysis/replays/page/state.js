@@ -1,5 +1,3 @@
-"use strict";
-
 /** What the user looks at: the tick, who is followed, the colouring. */
 class ViewState extends TimedState {
   followed = null; // index of a player

@@ -1,5 +1,3 @@
-"use strict";
-
 /* How many live, by policy, and the events, over time. The canvas lines up with the scrub bar below it. */
 
 const EDGE = 8; // half the scrub bar's thumb

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The page's tables, and what its parts ask of them. */
 
 class Features extends RecordedTicks {

@@ -1,5 +1,3 @@
-"use strict";
-
 /* The life of a top record: the feature's strength and its best behaviour, tick by tick. */
 
 const CHART_HEIGHT = 150;

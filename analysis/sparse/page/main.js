@@ -1,5 +1,3 @@
-"use strict";
-
 /* The list of features: search, sort, and a card for each. */
 
 const STEP = 30;

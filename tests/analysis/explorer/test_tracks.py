@@ -38,7 +38,7 @@ from tests.planted_dynamics import planted_dynamics_run
 
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
 MAPPED = 7
-KIT_SCRIPT = (Path(pages.__file__).parent / "kit" / "page.js").read_text()
+KIT_SCRIPT = str(pages.scripts_of(("page.js",), ()).elements)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.Tem
     played = {"policy": "1" * 64, "directions": sha256(folder / "probed" / DIRECTIONS_FILE)}
     with RunFolder(folder / "played", {"input": played, "arguments": STEERED}) as run:
         run.save_json("effects.json", planted_effects())
-        run.save_text("intervention.html", f"<h1>twins</h1><script>{KIT_SCRIPT}</script>")
+        run.save_text("intervention.html", f"<h1>twins</h1>{KIT_SCRIPT}")
     for name, input_ in (("empty", made_from), ("foreign", {"input": {METADATA_FILE: "0" * 64}})):
         with RunFolder(folder / name, input_) as run:
             run.save_text("x.txt", "")
@@ -479,7 +479,7 @@ def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
 def test_other_scripts_of_a_runs_page_do_not_run(browser, content: Explored, tmp_path: Path) -> None:
     edits = tuple(PlayedEdit(run, "clear the memory", (), (), 2, None, 1, True, (), {}) for run in ("now", "earlier"))
     films = {
-        "now": f"<h1>twins</h1><img src=x onerror=document.body.append('foreign')><script>{KIT_SCRIPT}</script>",
+        "now": f"<h1>twins</h1><img src=x onerror=document.body.append('foreign')>{KIT_SCRIPT}",
         "earlier": "<h1>twins</h1><script>document.body.append('another version')</script>",
     }
     (tmp_path / "page.html").write_text(explorer_page(content, Further(edits=edits, films=films)))
