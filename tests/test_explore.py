@@ -344,6 +344,13 @@ def test_the_space_bar_plays_a_life_to_its_end(page) -> None:
     page.get_by_role("button", name="Play", exact=True).click()
     until(page, "document.getElementById('play').getAttribute('aria-label') === 'Play'")
     assert page.locator("#life-tick").input_value() == str(end)
+    address = page.evaluate("location.hash")
+    page.locator("#play").click()
+    page.keyboard.press("Escape")
+    assert page.evaluate("explorer.open") is None
+    page.evaluate("(address) => { location.hash = address; }", address)
+    until(page, "explorer.open !== null")
+    assert page.locator("#play").get_attribute("aria-label") == "Play", "a life that was closed plays no longer"
 
 
 def test_points_are_coloured_by_anything(page, content: Explored) -> None:

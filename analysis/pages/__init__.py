@@ -8,7 +8,7 @@
 | `base.css`, `dark.css` | colours, letters, what can be pressed or filled in, bars, maps; every page has it |
 | `window.css`, `document.css` | what a page is: a window full of things to use, or a text to read |
 | `macros.html` | facts and tables in the page, buttons that move time and zoom, figures |
-| `page.js` | elements, the state of a page, how it starts or says why not, numbers in words, rows with bars |
+| `page.js` | elements, the state of a page and what shows it, how it starts or says why not, numbers in words, bars |
 | `unpacking.js` | tables, as `packing.py` packs them |
 | `canvas.js` | sharp canvases, what is under the pointer, lines over ticks, rings |
 | `glyphs.js` | marks of agents, NPCs, events and attacks, and legends of them |

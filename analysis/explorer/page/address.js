@@ -32,11 +32,8 @@ class Address {
     if (!named.has("agent")) return;
     const { tables, ticks } = this.state.data;
     const fits = (at) => ["agent", "episode", "tick"].every((name) => !named.has(name) || tables[name][at] === Number(named.get(name)));
-    for (let at = 0; at < ticks; at += 1) {
-      if (!fits(at)) continue;
-      if (at !== this.state.tick) this.state.set("tick", at);
-      return;
-    }
+    const found = tables.tick.subarray(0, ticks).findIndex((_, at) => fits(at));
+    if (found >= 0) this.state.set("tick", found);
   }
 
   write() {

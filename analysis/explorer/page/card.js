@@ -3,10 +3,9 @@
 /** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was propagated. */
 function clusterChip(state, tick) {
   const { tables } = state.data;
-  const [label, own] = [tables.label[tick], tables.own[tick] !== 0];
-  const mark = element("span", { class: own ? "chip own" : "chip propagated", "aria-hidden": "true" });
-  mark.style.borderColor = state.data.colourOf(label);
-  mark.style.background = own ? state.data.colourOf(label) : "transparent";
+  const [label, own] = [tables.label[tick], tables.own[tick] !== 0], colour = state.data.colourOf(label);
+  const style = `border-color: ${colour}; background: ${own ? colour : "transparent"}`;
+  const mark = element("span", { class: own ? "chip own" : "chip propagated", "aria-hidden": "true", style });
   return element("span", { class: "cluster" }, mark, state.called(label) + state.data.originOf(label, own));
 }
 
@@ -88,11 +87,10 @@ function stripOfViews(state, name, ticks, current = null) {
     drawView(canvas, data, tick, 0, data.mapOver(state.map, tick));
     canvas.style.width = canvas.style.height = "";
     const whose = current === null ? `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}, ` : "";
-    const frame = element("button", {
+    return element("button", {
       type: "button", title: `${whose}tick ${tables.tick[tick]}: ${state.called(tables.label[tick])}, ${data.action(tick)}`,
-      ...(tick === current ? { "aria-current": "true" } : {}), onclick: () => state.set("tick", tick),
+      style: `border-color: ${data.colourOf(tables.label[tick])}`, "aria-current": tick === current ? "true" : null,
+      onclick: () => state.set("tick", tick),
     }, canvas);
-    frame.style.borderColor = data.colourOf(tables.label[tick]);
-    return frame;
   }));
 }

@@ -28,11 +28,7 @@ class ClusterPanel {
     this.inputs.set(cluster.label, input);
     return element(
       "li", { "data-cluster": String(cluster.label) },
-      element(
-        "div", { class: "row" }, swatchOf(cluster), element("b", {}, this.state.data.nameOf(cluster.label)),
-        element("span", { class: "dim" }, `${cluster.records.toLocaleString("en")} records, ${(100 * cluster.share).toFixed(1)}%`),
-        element("button", { type: "button", onclick: () => this.select(cluster.label) }, "Select"),
-      ),
+      this.head(cluster, this.state.data.nameOf(cluster.label), `records, ${(100 * cluster.share).toFixed(1)}%`),
       element("p", { class: "dim" }, cluster.description),
       cluster.compared ? element("p", { class: "dim" }, `Differences that survive: ${cluster.surviving}; given tick and age: ${cluster.survivingGivenTime}`) : null,
       input,
@@ -40,14 +36,16 @@ class ClusterPanel {
   }
 
   noise() {
-    const { noise } = this.facts;
+    const { noise, word } = this.facts;
     if (!noise.records) return "";
+    return element("li", {}, this.head({ ...noise, symbol: "circle" }, noise.name, `records in no ${word}`));
+  }
+
+  head(group, name, records) {
     return element(
-      "li", {}, element(
-        "div", { class: "row" }, swatchOf({ ...noise, symbol: "circle" }), element("b", {}, noise.name),
-        element("span", { class: "dim" }, `${noise.records.toLocaleString("en")} records in no ${this.facts.word}`),
-        element("button", { type: "button", onclick: () => this.select(noise.label) }, "Select"),
-      ),
+      "div", { class: "row" }, swatchOf(group), element("b", {}, name),
+      element("span", { class: "dim" }, `${group.records.toLocaleString("en")} ${records}`),
+      element("button", { type: "button", onclick: () => this.select(group.label) }, "Select"),
     );
   }
 
@@ -129,8 +127,6 @@ function checkedNames(names, clusters) {
 
 /** A cluster's mark as in the scatter. */
 function swatchOf({ colour, symbol }) {
-  const shapes = {
-    "circle": "circle", "square": "square", "diamond": "diamond", "triangle-up": "triangle", "cross": "cross", "x": "cross",
-  };
-  return markCanvas((context) => drawShape(context, shapes[symbol] ?? "circle", 8, 8, 5, colour, "#ffffff"));
+  const shape = { "triangle-up": "triangle", "x": "cross" }[symbol] ?? symbol; // others are circles
+  return markCanvas((context) => drawShape(context, shape, 8, 8, 5, colour, "#ffffff"));
 }

@@ -84,11 +84,9 @@ class ExplorerData extends RecordedTicks {
   /** How many ticks after their common start two simulated lives first differ in place, vitals or action; null if never. */
   partAfter(one, other) {
     const columns = ["view.row", "view.col", "words", ...VITALS.map((name) => `self_${name}`)].map((key) => this.tables[key]);
+    const differs = (at) => columns.some((values) => values[one.start + at] !== values[other.start + at]);
     const shared = Math.min(one.ticks, other.ticks);
-    for (let at = 0; at < shared; at += 1) {
-      if (columns.some((values) => values[one.start + at] !== values[other.start + at])) return at;
-    }
-    return one.ticks === other.ticks ? null : shared;
+    return range(0, shared).find(differs) ?? (one.ticks === other.ticks ? null : shared);
   }
 
   /** Numbers of the materials in a tick's view, row by row. */
@@ -123,8 +121,7 @@ class ExplorerData extends RecordedTicks {
   /** The points of the life that a tick belongs to, in order of ticks. */
   pointsOfLife(tick) {
     const { start, end } = this.lifeOf(tick);
-    const ticks = Array.from({ length: end - start }, (_, i) => start + i);
-    return ticks.filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
+    return range(start, end).filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
   }
 
   /** The ticks of all lives at the time of one, in the same episode. */
@@ -148,6 +145,12 @@ class ExplorerData extends RecordedTicks {
 
   /** What a further run says of each point. */
   trackedAtPoints(track) { return Float64Array.from(this.tables["point.tick"], (tick) => this.tracked(track, tick)); }
+
+  /** The numbers of further runs, with their values at the points. */
+  numbersOfTracks() {
+    const numbers = this.tracks.filter(({ clusters }) => !clusters);
+    return numbers.map((track) => ({ name: track.name, values: this.trackedAtPoints(track) }));
+  }
 
   /** The saliency map of a tick, in 127ths of its largest attribution; undefined where there is none. */
   mapAt(map, tick) {
@@ -201,23 +204,29 @@ class ExplorerData extends RecordedTicks {
 function inShares(percents) { return percents[0] > 100 ? null : Array.from(percents, (percent) => percent / 100); }
 
 /**
- * What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, simulation, selection, names, layout, away or
- * pointedTrack.
+ * What the user looks at; what changes is hovered, tick, playing, colourBy, plane, overlay, simulation, selection,
+ * names, layout, away or, with the number of a further run under the pointer in the time line, pointedTrack.
  */
-class ExplorerState extends PageState {
-  constructor(data) {
-    super(data);
-    this.hovered = null; // a point
-    this.tick = null; // of the life that is open
-    this.colourBy = "cluster";
-    this.plane = 0; // number of the embedding
-    this.overlay = 0; // number of the run of saliency.py whose maps lie over views; "" for none
-    this.simulation = 0; // number of the dump of simulated lives that is shown; "" for none
-    this.selection = null; // points, or none
-    this.names = {}; // labels that people gave to clusters
-    this.layout = byId("layout").value;
-    this.away = AWAY[this.layout]; // keys of PANES that are not shown
-    this.pointedTrack = -1; // number of a further run under the pointer in the time line
+class ExplorerState extends TimedState {
+  life = null; // the one that is open: its first tick, and the one after its last
+  hovered = null; // a point
+  colourBy = "cluster";
+  plane = 0; // number of the embedding
+  overlay = 0; // number of the run of saliency.py whose maps lie over views; "" for none
+  simulation = 0; // number of the dump of simulated lives that is shown; "" for none
+  selection = null; // points, or none
+  names = {}; // labels that people gave to clusters
+  layout = byId("layout").value;
+  away = AWAY[this.layout]; // keys of PANES that are not shown
+
+  get last() { return this.life.end - this.life.start - 1; }
+
+  /** The open tick, among all; null while no life is open. */
+  get tick() { return this.life && this.life.start + this.at; }
+
+  set tick(tick) {
+    this.life = tick === null ? null : this.data.lifeOf(tick);
+    this.at = this.life ? tick - this.life.start : 0;
   }
 
   /** A cluster's name, with what people call it. */
@@ -243,8 +252,7 @@ class ExplorerState extends PageState {
    * those that find them.
    */
   selectPoints(condition, name, by = [], words = "") {
-    const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
-    this.select(points, name, by, words);
+    this.select(Int32Array.from(range(0, this.data.count)).filter(condition), name, by, words);
   }
 
   selectCluster(label) {
@@ -257,7 +265,8 @@ class ExplorerState extends PageState {
     this.selectionName = name;
     this.selectedBy = by;
     this.selectedWords = words;
-    this.set("selection", points?.length ? points : null);
+    this.selection = points?.length ? points : null;
+    this.changed("selection"); // also from none to none: plotly has marked what an empty lasso left out
   }
 }
 

@@ -1,9 +1,6 @@
 /* The embedding: one scatter of all points, drawn by plotly; the open life as a path over it. */
 
-const POINTS = 0;
-const LIFE = 1; // all points of the open life
-const PATH = 2; // lines between the latest of them
-const HERE = 3;
+const [POINTS, LIFE, PATH, HERE] = [0, 1, 2, 3]; // traces; of the life: points, lines between the latest, the open one
 const PATH_POINTS = 4; // before the open tick, and as many after it
 const OUTLIERS = 0.01; // share of values at either end that the colours do not spread over
 const UNSELECTED = 0.08;
@@ -14,13 +11,9 @@ const [BESIDE, BELOW] = [10, 24]; // least distances between two of them: of the
 const MARGIN = { l: 34, r: 12, t: 12, b: 30 };
 const PLOT_GROUND = "#eceef1"; // both ends of the colour scale stand out from it
 
-class Embedding {
-  constructor(state) {
-    this.state = state;
-    this.data = state.data;
-    this.div = byId("plot");
-    this.scatter = hasWebGL() ? "scattergl" : "scatter";
-  }
+class Embedding extends Panel {
+  div = byId("plot");
+  scatter = hasWebGL() ? "scattergl" : "scatter";
 
   async draw() {
     await Plotly.newPlot(this.div, this.traces(), this.layout(), {
@@ -82,7 +75,7 @@ class Embedding {
       paper_bgcolor: "#ffffff", plot_bgcolor: PLOT_GROUND, font: { family: "system-ui, sans-serif", size: 12 },
       xaxis: { ...axis, title: { text: `${this.plane().axes} 1`, standoff: 6 } },
       yaxis: { ...axis, title: { text: `${this.plane().axes} 2`, standoff: 4 } },
-      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } }, annotations: this.numbers(["x", "y"].map((axis) => endsOf(this.places(axis)))),
+      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } }, annotations: this.numbers(["x", "y"].map((axis) => ends(this.places(axis)))),
     };
   }
 
@@ -140,17 +133,13 @@ class Embedding {
   /** One number a point, or null where colours stand for categories. */
   values() {
     const quantity = this.quantity(), { tables } = this.data;
-    if (!quantity) return null;
-    if (quantity.values) return quantity.values;
+    if (!quantity || quantity.values) return quantity?.values ?? null;
     return quantity.of ? Array.from(tables["point.tick"], (tick) => tables[quantity.of][tick]) : Array.from(this.data.trackedAtPoints(quantity));
   }
 
   colours() {
     const values = this.values();
-    return values ? this.scaleColours(values) : this.categoryColours();
-  }
-
-  scaleColours(values) {
+    if (!values) return this.categoryColours();
     const { name, unit } = this.quantity();
     const [low, high] = span(values);
     const beyond = values.reduce((count, value) => count + (value < low || value > high), 0);
@@ -165,8 +154,7 @@ class Embedding {
     const { labels, groups: some } = this.categories();
     const groups = [{ ...this.data.facts.noise, symbol: "circle" }, ...some];
     const place = new Map(groups.map(({ label }, i) => [label, i]));
-    const stops = groups.flatMap(({ colour }, i) => [[i / groups.length, colour], [(i + 1) / groups.length, colour]]);
-    const symbols = groups.map(({ symbol }) => symbol);
+    const stops = colourSteps(groups.map(({ colour }) => colour)), symbols = groups.map(({ symbol }) => symbol);
     return {
       color: Array.from(labels, (label) => place.get(label)), colorscale: stops, reversescale: false,
       cmin: -0.5, cmax: groups.length - 0.5, showscale: false,
@@ -202,7 +190,7 @@ class Embedding {
     for (const [label, own] of [...points].filter(([, some]) => some.length).sort(([, one], [, other]) => other.length - one.length)) {
       const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
       const off = (point) => Math.hypot(x[point] - across, y[point] - up);
-      const middle = own.reduce((nearest, point) => (off(point) < off(nearest) ? point : nearest));
+      const middle = nearest(own, off);
       const number = { text: String(label), x: x[middle], y: y[middle] };
       const isClose = (other) => Math.abs(pixels(number.y, 1) - pixels(other.y, 1)) < BELOW
         && Math.abs(pixels(number.x, 0) - pixels(other.x, 0)) < BESIDE + (DIGIT * (number.text.length + other.text.length)) / 2;
@@ -248,24 +236,15 @@ class Embedding {
   }
 }
 
-function hasWebGL() {
-  return Boolean(document.createElement("canvas").getContext("webgl"));
-}
+function hasWebGL() { return Boolean(element("canvas").getContext("webgl")); }
 
 /** Text that plotly, which knows some tags, shows as it stands. */
-function escaped(text) {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-}
+function escaped(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); }
 
 function shortNumber(value, digits = 4) {
   if (value === null || Number.isNaN(value)) return "n/a";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   return String(Number(value.toPrecision(digits))).replace("-", "−");
-}
-
-/** The least and the greatest of the values that are numbers. */
-function endsOf(values) {
-  return values.reduce(([low, high], value) => (Number.isNaN(value) ? [low, high] : [Math.min(low, value), Math.max(high, value)]), [Infinity, -Infinity]);
 }
 
 function median(values) { return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)]; }
@@ -274,6 +253,6 @@ function median(values) { return values.toSorted((one, other) => one - other)[Ma
 function span(values) {
   const sorted = Float64Array.from(values).filter((value) => !Number.isNaN(value)).sort();
   const at = (share) => sorted[Math.round(share * (sorted.length - 1))] ?? 0;
-  const ends = [at(OUTLIERS), at(1 - OUTLIERS)];
-  return ends[0] < ends[1] ? ends : [at(0), at(1)];
+  const within = [at(OUTLIERS), at(1 - OUTLIERS)];
+  return within[0] < within[1] ? within : [at(0), at(1)];
 }

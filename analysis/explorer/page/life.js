@@ -7,9 +7,11 @@ const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 24 };
 const TIME_AXIS = 42; // CSS pixels
 const SIDES = { l: 76, r: 12 }; // what is left of the time line and right of it
 const LINE_COLOURS = { self_health: styled("health"), self_food: styled("food"), self_water: styled("water") };
-const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
+const LINES = { type: "scatter", mode: "lines" };
+const MARK_COLOUR = "#3f4a55";
+const OTHER_COLOURS = [MARK_COLOUR, "#832db6", "#a3600f", "#c2264b"];
 const EVENT_LOOKS = {
-  "ate": ["circle", styled("food")], "drank": ["circle", styled("water")], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", styled("health")],
+  "ate": ["circle", styled("food")], "drank": ["circle", styled("water")], "hit": ["line-ns", MARK_COLOUR], "was hit": ["line-ns", styled("health")],
   "killed": ["diamond", "#832db6"], "levelled up": ["triangle-up", "#2f7d46"], "traded": ["square", "#a3600f"], "died": ["x", "#111418"],
 };
 const DASHES = ["solid", "dash", "dot", "dashdot"];
@@ -22,47 +24,32 @@ const LEAST_STACKED = 170; // CSS pixels of a recorded view over a simulated one
 const CHOICE = 40; // CSS pixels for the list of simulations
 const CARDS_TO_EACH_SIDE = 4;
 const SIMULATED_OPACITY = 0.3; // of lines
-const TICKS_A_SECOND = 5; // while it plays
 
-function lineColour(key, number) {
-  return LINE_COLOURS[key] ?? OTHER_COLOURS[number];
-}
+function lineColour(key, number) { return LINE_COLOURS[key] ?? OTHER_COLOURS[number]; }
 
-/** Groups of items by what `keyOf` says of each, in the order in which they come. */
-function grouped(items, keyOf) {
-  const groups = new Map();
-  for (const item of items) {
-    const key = keyOf(item);
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push(item);
-  }
-  return groups;
-}
-
-class LifePanel {
+class LifePanel extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
+    super(state);
     this.section = byId("life");
     this.strip = byId("life-views");
     this.plot = byId("timeline");
     this.axis = byId("time-axis");
     this.room = byId("life-here");
-    this.slider = byId("life-tick");
     this.shown = null;
+    this.transport = new Transport(state, {
+      slider: "life-tick", clock: () => `tick ${this.data.tables.tick[state.tick]}`, keys: this.keys(),
+      ignored: (event) => this.ignored(event),
+    });
     this.listen();
     state.on(["tick", "away"], () => this.draw());
     state.on(["names", "overlay", "simulation", "layout"], () => this.draw(true));
-    state.on(["selection"], () => this.setPlaying(false)); // its test needs the time
+    state.on(["playing"], () => { if (state.life) this.transport.draw(); });
+    state.on(["selection"], () => state.setPlaying(false)); // its test needs the time
   }
 
   listen() {
     const { state } = this;
-    this.slider.addEventListener("input", () => this.go(this.life.start + Number(this.slider.value)));
     listenTo("close-life", "click", () => state.set("tick", null));
-    listenTo("play", "click", () => this.setPlaying(!this.playing));
-    listenTo("previous-tick", "click", () => this.go(state.tick - 1));
-    listenTo("next-tick", "click", () => this.go(state.tick + 1));
     listenTo("previous-point", "click", () => this.goToPoint(-1));
     listenTo("next-point", "click", () => this.goToPoint(1));
     new ResizeObserver(() => { if (state.tick !== null) this.drawViews(); }).observe(this.room);
@@ -71,35 +58,26 @@ class LifePanel {
     }).observe(this.plot.parentElement);
   }
 
-  go(tick) {
-    const { start, end } = this.life;
-    this.setPlaying(false);
-    this.state.set("tick", Math.max(start, Math.min(end - 1, tick)));
+  /** Besides those of time: arrows go to other points with Shift; / finds; Escape closes the life. */
+  keys() {
+    const to = (step) => (far) => (far ? this.goToPoint(step) : this.transport.step(step));
+    const acts = { "/": () => byId("find").focus(), "Escape": () => this.state.set("tick", null) };
+    return { ...acts, "ArrowLeft": to(-1), "ArrowRight": to(1) };
   }
 
-  /** Go through the life tick by tick, from its start if it is at its end; or stop. */
-  setPlaying(playing) {
-    clearInterval(this.playing);
-    this.playing = playing ? setInterval(() => this.playOn(), 1000 / TICKS_A_SECOND) : null;
-    byId("play").textContent = playing ? "" : "▶"; // few fonts have a pause sign: the style draws it
-    byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
-    if (playing && this.state.tick === this.life.end - 1) this.state.set("tick", this.life.start);
+  ignored({ target, key }) {
+    // What is open is closed first; the cover is plotly's, while a selection is drawn.
+    const over = document.querySelector("dialog[open], #panes[open], .dragcover");
+    return over || target.matches("input, select, textarea") || (this.state.tick === null && key !== "/");
   }
 
-  playOn() {
-    const { tick } = this.state;
-    if (tick === null || tick >= this.life.end - 1) this.setPlaying(false);
-    else this.state.set("tick", tick + 1);
-  }
+  go(tick) { this.transport.move(tick - this.life.start); }
 
   /** The next or previous tick of this life that is a point of the embedding. */
   goToPoint(step) {
-    for (let tick = this.state.tick + step; tick >= this.life.start && tick < this.life.end; tick += step) {
-      if (this.data.pointAt.has(tick)) {
-        this.go(tick);
-        return;
-      }
-    }
+    const { tick } = this.state, points = this.ticks().filter((at) => this.data.pointAt.has(at));
+    const next = step > 0 ? points.find((at) => at > tick) : points.findLast((at) => at < tick);
+    if (next !== undefined) this.go(next);
   }
 
   draw(anew = false) {
@@ -107,15 +85,14 @@ class LifePanel {
     this.section.hidden = tick === null;
     if (tick === null) {
       this.shown = null;
+      this.state.setPlaying(false);
       return;
     }
-    this.life = this.data.lifeOf(tick);
+    this.life = this.state.life;
     const { tables } = this.data;
     byId("life-name").title = byId("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
       + `ticks ${tables.tick[this.life.start]} to ${tables.tick[this.life.end - 1]}`;
-    this.slider.max = String(this.life.end - this.life.start - 1);
-    this.slider.value = String(tick - this.life.start);
-    this.slider.setAttribute("aria-valuetext", `tick ${tables.tick[tick]}`);
+    this.transport.draw();
     this.drawViews();
     if (this.shown !== this.life.start) for (const part of [this.room, this.plot.parentElement]) part.scrollTop = 0;
     if (this.shown !== this.life.start || anew) this.drawTimeline();
@@ -141,16 +118,16 @@ class LifePanel {
   /** The tick, and as many before and after it as there is room for. */
   drawViews() {
     if (!this.room.clientWidth) return; // hidden: drawn once it is shown, which changes its size
-    const { alone = false, paired = false, reach, width } = this.cards(), count = 2 * reach + 1;
+    const { alone = false, paired = false, reach, width } = this.cards(), { state } = this;
     this.room.classList.toggle("paired", paired);
     this.room.classList.toggle("alone", alone);
-    const ticks = Array.from({ length: count }, (_, i) => this.state.tick - reach + i);
+    const ticks = range(state.tick - reach, state.tick + reach + 1);
     const row = (span, what, shownAt) => element("div", { class: "cards" }, ...ticks.map((tick) => {
       const card = this.cardOf(tick, span, what, shownAt(tick), width - CARD_WIDTHS.edges);
       card.style.width = paired ? "100%" : `${width}px`;
       return card;
     }));
-    const { state } = this, simulated = state.simulated && this.data.simulatedAt(state.simulated, state.tick);
+    const simulated = state.simulated && this.data.simulatedAt(state.simulated, state.tick);
     this.strip.replaceChildren(row(this.life, "life", (tick) => tick), tickFacts(state, state.tick));
     if (!simulated) {
       byId("simulated-views")?.replaceChildren(this.notSimulated());
@@ -180,7 +157,7 @@ class LifePanel {
   notSimulated() {
     const { tick, simulated } = this.state, begins = this.simulatedLives().map(({ begin }) => begin);
     if (!begins.length) return element("p", { class: "note" }, simulated ? "Nothing was simulated from ticks of this life." : "");
-    const next = begins.find((begin) => begin > tick) ?? begins[begins.length - 1];
+    const next = begins.find((begin) => begin > tick) ?? begins.at(-1);
     return element("p", { class: "note" }, "Nothing was simulated for this tick. ", element(
       "button", { type: "button", onclick: () => this.go(next) }, `Go to tick ${this.data.tables.tick[next]}`,
     ));
@@ -221,7 +198,9 @@ class LifePanel {
     this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));
     this.plot.on("plotly_hover", ({ points }) => {
       const row = points.find(({ data }) => data.meta);
-      if (row) this.state.set("pointedTrack", row.data.meta[row.y]);
+      if (!row) return;
+      this.state.pointedTrack = row.data.meta[row.y];
+      this.state.changed("pointedTrack"); // also by the same one, since the matrices may have shown another meanwhile
     });
     this.plot.on("plotly_relayout", () => this.drawAxis()); // another tick, or a zoom
     this.drawAxis();
@@ -245,7 +224,7 @@ class LifePanel {
     const events = this.data.eventsBetween(this.life.start, this.life.end);
     const kinds = facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
     const labelled = tracks.filter(({ clusters }) => clusters);
-    const runs = grouped(tracks.filter(({ clusters }) => !clusters), ({ run }) => run);
+    const runs = Map.groupBy(tracks.filter(({ clusters }) => !clusters), ({ run }) => run);
     const lines = facts.panels.map(({ title, columns }) => ({
       height: LANE_HEIGHTS.line, axis: { title: this.title(title), rangemode: "tozero", nticks: 4 }, traces: this.lineTraces(columns),
       legend: this.inColours(columns),
@@ -271,30 +250,34 @@ class LifePanel {
     ];
   }
 
+  /** Marks at ticks, all in a lane. */
+  marks(ticks, lane, marker, says) {
+    return {
+      type: "scatter", mode: "markers", x: ticks.map((tick) => this.data.tables.tick[tick]), y: ticks.map(() => lane),
+      marker: { color: MARK_COLOUR, ...marker }, hovertemplate: `${says}<extra></extra>`,
+    };
+  }
+
   /** The ticks that have a saliency map, if any has. */
   mapLane() {
-    const { map, data } = this.state;
-    const mapped = Array.from(map?.numberAt.keys() ?? []).filter((tick) => tick >= this.life.start && tick < this.life.end);
-    return mapped.length ? [this.lanes(["map"], [{
-      type: "scatter", mode: "markers", x: mapped.map((tick) => data.tables.tick[tick]), y: mapped.map(() => 0),
-      marker: { symbol: "square", size: 5, color: "#3f4a55" }, hovertemplate: `map of ${escaped(map.of)}<extra></extra>`,
-    }])] : [];
+    const { map } = this.state, mapped = this.ticks().filter((tick) => map?.numberAt.has(tick));
+    if (!mapped.length) return [];
+    return [this.lanes(["map"], [this.marks(mapped, 0, { symbol: "square", size: 5 }, `map of ${escaped(map.of)}`)])];
   }
 
   /** The ticks that were simulated, if any were, a mark where a simulated life begins. */
   simulatedLane() {
     const lives = this.simulatedLives();
-    return lives.length ? [this.lanes(["simulated"], [{
-      type: "scatter", mode: "lines", ...this.segments(lives, () => 0), line: { color: "#9aa5b1", width: 3 }, hoverinfo: "skip",
-    }, {
-      type: "scatter", mode: "markers", x: lives.map(({ begin }) => this.data.tables.tick[begin]), y: lives.map(() => 0),
-      marker: { symbol: "triangle-right", size: 7, color: "#3f4a55" }, hovertemplate: "simulated from here on<extra></extra>",
-    }])] : [];
+    if (!lives.length) return [];
+    return [this.lanes(["simulated"], [
+      { ...LINES, ...this.segments(lives, () => 0), line: { color: "#9aa5b1", width: 3 }, hoverinfo: "skip" },
+      this.marks(lives.map(({ begin }) => begin), 0, { symbol: "triangle-right", size: 7 }, "simulated from here on"),
+    ])];
   }
 
   /** Simulated lives as one line with gaps: {x, y}, given the height at each of their ticks. */
   segments(lives, heightAt) {
-    const ticks = lives.flatMap(({ start, ticks: count }) => [...Array.from({ length: count }, (_, i) => start + i), null]);
+    const ticks = lives.flatMap(({ start, ticks: count }) => [...range(start, start + count), null]);
     return {
       x: ticks.map((tick) => (tick === null ? null : this.data.tables.tick[tick])), y: ticks.map((tick) => (tick === null ? null : heightAt(tick))),
     };
@@ -307,8 +290,8 @@ class LifePanel {
 
   /** Numbers of a further run at every tick, a row each, from pale at its least value in the page to dark at its greatest. */
   heatRows(run, tracks) {
-    const ticks = Array.from({ length: this.life.end - this.life.start }, (_, i) => this.life.start + i);
-    const text = tracks.map((track) => ticks.map((tick) => escaped(`${track.name} ${shortNumber(this.data.tracked(track, tick), 3)}`)));
+    const said = (track, tick) => escaped(`${track.name} ${shortNumber(this.data.tracked(track, tick), 3)}`);
+    const text = tracks.map((track) => this.ticks().map((tick) => said(track, tick)));
     const short = ({ name }) => escaped(name.length > LONGEST_NAME ? `…${name.slice(1 - LONGEST_NAME)}` : name);
     return {
       height: LANE_HEIGHTS.lane * tracks.length + 2 * GAP, legend: escaped(run),
@@ -319,6 +302,8 @@ class LifePanel {
       }],
     };
   }
+
+  ticks() { return range(this.life.start, this.life.end); }
 
   column(key) { return this.data.tables[key].subarray(this.life.start, this.life.end); }
 
@@ -331,12 +316,7 @@ class LifePanel {
   }
 
   /** The place, among all ticks, of the life's tick that is nearest to a time. */
-  tickAt(time) {
-    const clock = this.clock();
-    let nearest = 0;
-    clock.forEach((tick, i) => { if (Math.abs(tick - time) < Math.abs(clock[nearest] - time)) nearest = i; });
-    return this.life.start + nearest;
-  }
+  tickAt(time) { return nearest(this.ticks(), (tick) => Math.abs(this.data.tables.tick[tick] - time)); }
 
   layout(whole) {
     const clock = this.clock();
@@ -374,36 +354,30 @@ class LifePanel {
   lineTraces(columns) {
     const x = Array.from(this.clock()), lives = this.simulatedLives();
     return Object.entries(columns).flatMap(([key, name], i) => [{
-      type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name,
+      ...LINES, x, y: Array.from(this.column(key)), name,
       line: { color: lineColour(key, i), width: 1.6, dash: DASHES[i], shape: "hv" },
       hovertemplate: `${name} %{y}<extra></extra>`,
     }, ...(lives.length ? [{
-      type: "scatter", mode: "lines", ...this.segments(lives, (tick) => this.data.tables[key][tick]), name: `${name}, simulated`,
+      ...LINES, ...this.segments(lives, (tick) => this.data.tables[key][tick]), name: `${name}, simulated`,
       line: { color: lineColour(key, i), width: 4, shape: "hv" }, opacity: SIMULATED_OPACITY, hovertemplate: `simulated ${name} %{y}<extra></extra>`,
     }] : [])]);
   }
 
   actTraces(acts) {
-    const clock = this.clock();
     return acts.map(([key, name], lane) => {
-      const x = Array.from(clock).filter((_, i) => this.column(key)[i]);
-      return {
-        type: "scatter", mode: "markers", x, y: x.map(() => lane), name,
-        marker: { symbol: "line-ns", size: 10, line: { width: 1.3, color: "#3f4a55" } },
-        hovertemplate: `${name}<extra></extra>`,
-      };
+      const acted = this.ticks().filter((tick) => this.data.tables[key][tick]);
+      const marker = { symbol: "line-ns", size: 10, line: { width: 1.3, color: MARK_COLOUR } };
+      return { ...this.marks(acted, lane, marker, name), name };
     });
   }
 
   eventTraces(kinds, events) {
     return kinds.map((kind, lane) => {
-      const own = events.filter((event) => event.kind === kind);
-      const [symbol, colour] = EVENT_LOOKS[kind] ?? ["circle", "#3f4a55"];
-      return {
-        type: "scatter", mode: "markers", x: own.map(({ tick }) => this.data.tables.tick[tick]), y: own.map(() => lane),
-        name: kind, text: own.map(({ text }) => escaped(text)), hovertemplate: "%{text}<extra></extra>",
-        marker: { symbol, color: colour, size: symbol === "line-ns" ? 10 : 7, line: { color: colour, width: symbol === "line-ns" ? 1.3 : 0 } },
-      };
+      const own = events.filter((event) => event.kind === kind), ticks = own.map(({ tick }) => tick);
+      const [symbol, color] = EVENT_LOOKS[kind] ?? ["circle", MARK_COLOUR];
+      const [size, width] = symbol === "line-ns" ? [10, 1.3] : [7, 0];
+      const marks = this.marks(ticks, lane, { symbol, color, size, line: { color, width } }, "%{text}");
+      return { ...marks, name: kind, text: own.map(({ text }) => escaped(text)) };
     });
   }
 
@@ -413,7 +387,7 @@ class LifePanel {
    * @param called a label in words.
    */
   stripTraces(labels, own, called, clusters = undefined) {
-    const groups = grouped(this.stretches(labels, own), (stretch) => `${stretch.label} ${stretch.own}`);
+    const groups = Map.groupBy(this.stretches(labels, own), (stretch) => `${stretch.label} ${stretch.own}`);
     return Array.from(groups.values(), (stretches) => {
       const [{ label, own: tall }] = stretches;
       const name = called(label) + this.data.originOf(label, tall);
@@ -431,7 +405,7 @@ class LifePanel {
     const { tick } = this.data.tables;
     const stretches = [];
     for (let i = this.life.start; i < this.life.end; i++) {
-      const last = stretches[stretches.length - 1], label = labels[i], own = !owns || Boolean(owns[i]);
+      const last = stretches.at(-1), label = labels[i], own = !owns || Boolean(owns[i]);
       if (last && last.label === label && last.own === own && last.to === tick[i] - 1) last.to = tick[i];
       else stretches.push({ label, own, from: tick[i], to: tick[i] });
     }

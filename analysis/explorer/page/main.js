@@ -46,9 +46,9 @@ class PointerPanel {
 
   /** The ticks around one of a life. */
   around(tick) {
-    const { data } = this.state, { start, end } = data.lifeOf(tick);
-    const [first, last] = [Math.max(start, tick - STRIP), Math.min(end, tick + STRIP + 1)];
-    return stripOfViews(this.state, "Ticks before and after", Array.from({ length: last - first }, (_, i) => first + i), tick);
+    const { start, end } = this.state.data.lifeOf(tick);
+    const ticks = range(Math.max(start, tick - STRIP), Math.min(end, tick + STRIP + 1));
+    return stripOfViews(this.state, "Ticks before and after", ticks, tick);
   }
 
   /** What others saw in the states that are most alike. */
@@ -100,14 +100,14 @@ function publicState(state, embedding, selection, pane) {
     }),
     life: (i) => {
       const { start, end } = data.lifeOf(tables["point.tick"][i]);
-      return Array.from({ length: end - start }, (_, at) => tickOf(start + at));
+      return range(start, end).map(tickOf);
     },
     near: (i) => data.near(i),
     /** What moves what in the behaviour and at the lag that are shown. */
     get motion() {
       if (!pane.motion) return null;
-      const { behaviour, lag, component, motion } = pane;
-      return { behaviour, lag, component, entries: motion.entries(behaviour, lag), strongest: pane.strongest() };
+      const { behaviour, lag, component, entries } = pane;
+      return structuredClone({ behaviour, lag, component, entries, strongest: pane.strongest() });
     },
     placeOf: (i) => embedding.placeOf(i),
   });
@@ -120,11 +120,10 @@ async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
-  for (const Panel of [Panes, PointerPanel, WorldPane]) new Panel(state);
+  for (const Panel of [Panes, PointerPanel, WorldPane, LifePanel]) new Panel(state);
   const motion = new MotionPane(state);
   if (state.data.facts.circuits.length) new Circuits(state.data.facts);
   new ClusterPanel(state, selection);
-  listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
   listenToEdits(state);
   for (const [id, what] of Object.entries({ "plane": "plane", "overlay": "overlay", "simulation": "simulation", "colour-by": "colourBy" })) {

@@ -16,38 +16,26 @@ class Motion {
     this.behaviours = facts.labels === null ? data.facts.clusters : data.tracks[facts.labels].clusters;
   }
 
-  place(behaviour, lag, later, earlier) { return ((behaviour * (this.lags + 1) + lag) * this.count + later) * this.count + earlier; }
-
-  correlation(...at) {
-    const value = this.r[this.place(...at)];
-    return value === UNKNOWN ? NaN : value / 100;
-  }
-
-  effect(...at) { return this.moved[this.place(...at)]; }
-
-  isSure(...at) { return this.sure[this.place(...at)] !== 0; }
-
-  /** Everything between two components: [{later, earlier, r, effect, sure}]. */
+  /** Everything between two components, row by row of the matrices: [{later, earlier, r, effect, sure}]. */
   entries(behaviour, lag) {
-    const all = Array.from({ length: this.count }, (_, k) => k);
+    const all = range(0, this.count), first = (behaviour * (this.lags + 1) + lag) * this.count ** 2;
     return all.flatMap((later) => all.map((earlier) => {
-      const at = [behaviour, lag, later, earlier];
-      return { later, earlier, r: this.correlation(...at), effect: this.effect(...at), sure: this.isSure(...at) };
+      const at = first + later * this.count + earlier, r = this.r[at] === UNKNOWN ? NaN : this.r[at] / 100;
+      return { later, earlier, r, effect: this.moved[at], sure: this.sure[at] !== 0 };
     }));
   }
 }
 
-class MotionPane {
+class MotionPane extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
+    super(state);
     this.body = byId("motion-body");
     if (!this.data.motions.length) return;
     this.motion = this.data.motions[0];
     Object.assign(this, { chosen: FOLLOW, lag: Math.min(1, this.motion.lags), component: 0, kept: false });
     this.kinds = [
       { canvas: byId("correlations"), name: "r", most: () => 1 },
-      { canvas: byId("jacobians"), name: "effect", most: (entries) => this.largest(entries) },
+      { canvas: byId("jacobians"), name: "effect", most: () => this.largest() },
     ];
     this.listen();
     this.choose(0);
@@ -109,37 +97,33 @@ class MotionPane {
 
   draw() {
     const { behaviour, lag, motion } = this, width = this.kinds[0].canvas.parentElement.clientWidth;
+    Object.assign(this, { drawn: behaviour, entries: motion.entries(behaviour, lag) });
     if (!width) return; // put away: drawn once it is shown, which changes its size
-    const entries = motion.entries(behaviour, lag), facts = motion.behaviours.find(({ label }) => label === behaviour);
-    this.drawn = behaviour;
+    const facts = motion.behaviours.find(({ label }) => label === behaviour);
     this.cell = Math.max(3, (width - EDGE) / motion.count);
-    for (const kind of this.kinds) this.matrix(kind, width, entries);
+    for (const kind of this.kinds) this.matrix(kind, width);
     byId("lag").value = String(lag);
     byId("lag-text").textContent = counted(lag, "tick");
     byId("behaviour-shown").replaceChildren(swatchOf(facts), ` behaviour ${behaviour}: ${facts.description}`);
     const states = motion.states[behaviour];
-    byId("effect-scale").textContent = states ? `effect ±${shortNumber(this.largest(entries), 2)} (${counted(states, "state")})` : "effect unknown: no states";
-    this.list(entries);
+    byId("effect-scale").textContent = states ? `effect ±${shortNumber(this.largest(), 2)} (${counted(states, "state")})` : "effect unknown: no states";
+    this.list();
   }
 
   /** The largest effect between different components. */
-  largest(entries) {
-    const between = entries.filter(({ later, earlier, effect }) => later !== earlier && Number.isFinite(effect));
+  largest() {
+    const between = this.entries.filter(({ later, earlier, effect }) => later !== earlier && Number.isFinite(effect));
     return between.reduce((most, { effect }) => Math.max(most, Math.abs(effect)), 0) || 1;
   }
 
-  matrix({ canvas, name, most }, width, entries) {
+  matrix({ canvas, name, most }, width) {
     const { cell, motion: { count }, component } = this, side = cell * count;
-    const context = sharp(canvas, width, EDGE + side), darkest = most(entries);
-    for (const { later, earlier, sure, [name]: value } of entries) {
+    const context = sharp(canvas, width, EDGE + side), darkest = most(), dot = Math.max(1, Math.min(2.2, cell / 5));
+    for (const { later, earlier, sure, [name]: value } of this.entries) {
       const [x, y] = [EDGE + earlier * cell, later * cell];
       context.fillStyle = Number.isNaN(value) ? "#c9ced4" : diverging(Math.sign(value) * Math.sqrt(Math.abs(value) / darkest));
       context.fillRect(x, y, cell + 0.5, cell + 0.5);
-      if (name !== "r" || !sure) continue;
-      context.fillStyle = styled("text");
-      context.beginPath();
-      context.arc(x + cell / 2, y + cell / 2, Math.max(1, Math.min(2.2, cell / 5)), 0, 2 * Math.PI);
-      context.fill();
+      if (name === "r" && sure) drawDisc(context, x + cell / 2, y + cell / 2, dot, styled("text"));
     }
     for (const [colour, ...box] of [
       [styled("edge"), EDGE, 0, side, side], [styled("text"), EDGE, component * cell, side, cell], [styled("text"), EDGE + component * cell, 0, cell, side],
@@ -168,8 +152,8 @@ class MotionPane {
   }
 
   /** What is known of the component, what moves it, and what it moves. */
-  list(entries) {
-    const { motion, component, kept } = this, facts = motion.components[component];
+  list() {
+    const { motion, component, kept, entries } = this, facts = motion.components[component];
     byId("component-name").textContent = `${facts.name}${kept ? " (kept)" : ""}`;
     byId("let-go").hidden = !kept;
     const floor = facts.gaussian_highest === null ? "" : ` (components of Gaussians at most ${facts.gaussian_highest.toFixed(2)})`;
@@ -177,12 +161,12 @@ class MotionPane {
       `${(100 * facts.explained).toFixed(1)}% of the variance, stability ${facts.stability.toFixed(2)}${floor}; goes with: ${facts.features}.`;
     const own = entries.find(({ later, earlier }) => later === component && earlier === component).effect;
     byId("left-of-it").textContent = Number.isNaN(own) ? "" : `Of one unit, ${signed(own)} is left of itself after ${counted(this.lag, "tick")}.`;
-    for (const [id, rows] of Object.entries(this.strongest(entries))) byId(id).replaceChildren(...this.rows(rows));
+    for (const [id, rows] of Object.entries(this.strongest())) byId(id).replaceChildren(...this.rows(rows));
   }
 
   /** The strongest effects on the component and of it, by the lists that they stand in: [{other, effect, r, sure}] each. */
-  strongest(entries = this.motion.entries(this.behaviour, this.lag)) {
-    const best = (side, otherSide) => entries
+  strongest() {
+    const best = (side, otherSide) => this.entries
       .filter((entry) => entry[side] === this.component && entry[otherSide] !== this.component && Number.isFinite(entry.effect))
       .map((entry) => ({ other: entry[otherSide], ...entry }))
       .sort((one, two) => Math.abs(two.effect) - Math.abs(one.effect)).slice(0, LISTED);
@@ -213,14 +197,11 @@ class MotionPane {
 
   hover(at) {
     this.look(this.componentAt(at));
-    if (at.later < 0 || at.earlier < 0) {
-      this.tell("");
-      return;
-    }
-    const { motion } = this, where = [this.behaviour, this.lag, at.later, at.earlier];
-    const [from, to] = [at.earlier, at.later].map((component) => motion.components[component].name);
-    const sure = motion.isSure(...where) ? " (q < 0.05)" : "";
-    this.tell(`${from} → ${to}: r ${signed(motion.correlation(...where))}${sure}, effect ${signed(motion.effect(...where))}`);
+    this.tell("");
+    if (at.later < 0 || at.earlier < 0) return;
+    const [from, to] = [at.earlier, at.later].map((component) => this.motion.components[component].name);
+    const { r, effect, sure } = this.entries[at.later * this.motion.count + at.earlier];
+    this.tell(`${from} → ${to}: r ${signed(r)}${sure ? " (q < 0.05)" : ""}, effect ${signed(effect)}`);
   }
 
   tell(text) { byId("matrix-text").textContent = text || "Point at a cell: row = later component, column = earlier one."; }

@@ -81,7 +81,7 @@ def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
 
 
 _HERE = Path(__file__).parent
-_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
 _PARTS = (
     "data", "card", "statistics", "embedding", "life", "world", "selection", "edits", "quantity", "motion", "circuits",
     "clusters", "search", "panes", "address", "main",

@@ -1,4 +1,4 @@
-/* What can be put away to make room, and what keys do. */
+/* What can be put away to make room. */
 
 const PANES = {
   map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", motion: "what moves what", "life-views": "views of the life",
@@ -47,21 +47,4 @@ class Panes {
       document.querySelector(holder).hidden = panes.every((id) => away.includes(id) || !byId(id));
     }
   }
-}
-
-/** Arrows go to other ticks, with Shift to other points; the space bar plays; / finds; Escape closes the life. */
-function listenToKeys(state, life) {
-  document.addEventListener("keydown", (event) => {
-    const over = document.querySelector("dialog[open], #panes[open]"); // which is closed first
-    if (over || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
-    if (document.querySelector(".dragcover")) return; // plotly's, while a selection is drawn
-    const open = state.tick !== null, step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (event.key === "/") byId("find").focus();
-    else if (open && event.key === "Escape") state.set("tick", null);
-    else if (open && step && event.shiftKey) life.goToPoint(step);
-    else if (open && step) life.go(state.tick + step);
-    else if (open && event.key === " " && !event.target.matches("button, summary")) life.setPlaying(!life.playing);
-    else return;
-    event.preventDefault();
-  });
 }

@@ -21,14 +21,14 @@ class QuantityCard {
     const { data } = this.state, values = Float64Array.from(this.embedding.values());
     const sorted = Float64Array.from(values).sort(), upper = sorted[Math.floor((1 - UPPER_SHARE) * sorted.length)];
     const isGreat = (point) => values[point] >= upper && values[point] > sorted[0];
-    const ends = [["Greatest", this.ordered(values, -1)], ["Least", this.ordered(values, 1)]];
+    const extremes = [["Greatest", this.ordered(values, -1)], ["Least", this.ordered(values, 1)]];
     byId("quantity-name").textContent = quantity.name;
     byId("quantity-body").replaceChildren(
       element("p", { class: "dim" }, quantity.definition ?? ""),
       ...(isYesOrNo(values) ? this.share(values) : this.spread(values, quantity.unit)),
       element("p", { class: "note" }, "Goes with (r over all points, not tested):"),
       element("dl", {}, ...this.goesWith(quantity, values).flatMap(([name, r]) => [element("dt", {}, name), element("dd", {}, signed(r))])),
-      ...ends.flatMap(([end, points]) => [
+      ...extremes.flatMap(([end, points]) => [
         element("p", { class: "note" }, `${end} in these lives:`),
         stripOfViews(this.state, end, points.map((point) => data.tables["point.tick"][point])),
       ]),
@@ -42,26 +42,20 @@ class QuantityCard {
 
   /** Of what is 0 or 1, how often it is 1. */
   share(values) {
-    const count = values.reduce((sum, value) => sum + value, 0);
-    return [element("p", {}, `1 at ${((100 * count) / values.length).toFixed(1)}% of the points, 0 at the others`)];
+    const share = sumOf(values) / values.length;
+    return [element("p", {}, `1 at ${(100 * share).toFixed(1)}% of the points, 0 at the others`)];
   }
 
   /** A histogram; of numbers that are mostly 0, of those that are not. */
   spread(values, unit) {
     const active = values.filter((value) => value !== 0), idle = values.length - active.length;
     const mostlyIdle = idle > values.length / 2 && active.length > 0, shown = mostlyIdle ? active : values;
-    const [low, high] = [shown.reduce((a, b) => Math.min(a, b)), shown.reduce((a, b) => Math.max(a, b))];
+    const [low, high] = ends(shown);
     const counts = new Array(BINS).fill(0);
     for (const value of shown) counts[Math.min(BINS - 1, Math.floor(((value - low) / (high - low || 1)) * BINS))] += 1;
-    const most = Math.max(...counts);
-    const bars = counts.map((count) => {
-      const bar = element("i", { title: counted(count, "point") });
-      bar.style.height = `${(100 * count) / most}%`;
-      return bar;
-    });
     const range = `${shortNumber(low, 3)} to ${shortNumber(high, 3)}${unit ? ` ${unit}` : ""}`;
     return [
-      element("div", { class: "histogram", role: "img", "aria-label": `Histogram, ${range}` }, ...bars),
+      histogram(counts, `Histogram, ${range}`, (count) => counted(count, "point")),
       element("p", { class: "note" }, range + (mostlyIdle ? `; 0 at ${((100 * idle) / values.length).toFixed(1)}% of the points, which the histogram leaves out` : "")),
     ];
   }
@@ -69,8 +63,7 @@ class QuantityCard {
   /** The features with the largest correlations, then the numbers of further runs: [[name, r]]. */
   goesWith(quantity, values) {
     const { data } = this.state;
-    const numbers = data.tracks.filter(({ clusters }) => !clusters).map((track) => ({ name: track.name, values: data.trackedAtPoints(track) }));
-    return [data.features, numbers].flatMap((some) => {
+    return [data.features, data.numbersOfTracks()].flatMap((some) => {
       const others = some.filter(({ name }) => name !== quantity.name);
       const pairs = others.map(({ name, values: other }) => [name, correlation(values, other)]).filter(([, r]) => Number.isFinite(r));
       return pairs.sort(([, one], [, other]) => Math.abs(other) - Math.abs(one)).slice(0, GOES_WITH);
@@ -79,15 +72,14 @@ class QuantityCard {
 
   /** The points with the least values, or with the greatest where `sign` is -1, one a life. */
   ordered(values, sign) {
-    const { data } = this.state, lives = new Set(), points = [];
+    const { data } = this.state, ofLives = new Map();
     const order = Int32Array.from(values, (_, point) => point).sort((one, other) => sign * (values[one] - values[other]));
     for (const point of order) {
       const { start } = data.lifeOf(data.tables["point.tick"][point]);
-      if (!lives.has(start)) points.push(point);
-      lives.add(start);
-      if (points.length === SHOWN) break;
+      if (!ofLives.has(start)) ofLives.set(start, point);
+      if (ofLives.size === SHOWN) break;
     }
-    return points;
+    return [...ofLives.values()];
   }
 }
 
@@ -95,8 +87,7 @@ function isYesOrNo(values) { return values.every((value) => value === 0 || value
 
 /** Pearson's r; NaN where a value is missing or one of them does not vary. */
 function correlation(one, other) {
-  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const [ofOne, ofOther] = [mean(one), mean(other)];
+  const [ofOne, ofOther] = [one, other].map((values) => sumOf(values) / values.length);
   let [product, squares, otherSquares] = [0, 0, 0];
   for (let i = 0; i < one.length; i++) {
     const [a, b] = [one[i] - ofOne, other[i] - ofOther];

@@ -70,16 +70,12 @@ class SearchBox {
   /** Everything that has a name, and what picking it does. */
   named() {
     const { state } = this, { data } = state, { tables } = data;
+    const colours = { feature: data.features, category: data.facts.categories, track: data.tracks };
+    const by = (what) => ({ name, definition, run }, i) => ({
+      kind: "colour by", name, text: `${name}: ${definition}${run ? ` (${run})` : ""}`, act: () => state.colour(`${what}.${i}`),
+    });
     return [
-      ...data.features.map(({ name, definition }, i) => ({
-        kind: "colour by", name, text: `${name}: ${definition}`, act: () => state.colour(`feature.${i}`),
-      })),
-      ...data.facts.categories.map(({ name, definition }, i) => ({
-        kind: "colour by", name, text: `${name}: ${definition}`, act: () => state.colour(`category.${i}`),
-      })),
-      ...data.tracks.map(({ run, name, definition }, i) => ({
-        kind: "colour by", name, text: `${name}: ${definition} (${run})`, act: () => state.colour(`track.${i}`),
-      })),
+      ...Object.entries(colours).flatMap(([what, some]) => some.map(by(what))),
       ...[...data.facts.clusters, data.facts.noise].map(({ label, description = `points in no ${data.facts.word}` }) => ({
         kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`, act: () => state.selectCluster(label),
       })),
@@ -121,18 +117,13 @@ class SearchBox {
   /** The points at which a feature, or a number of a further run, compares so with a number, as in `food < 10`. */
   compared(text) {
     const [, wanted, comparison, number] = text.toLowerCase().match(/^\s*(\w+)\s*(<=|>=|<|>|=)=?\s*(-?[\d.]+)\s*$/) ?? [];
-    const { data } = this.state, { tables } = data, limit = Number(number);
+    const { data } = this.state, limit = Number(number);
     const isWanted = ({ name }) => [wanted, `self_${wanted}`].includes(name.toLowerCase());
     const feature = data.features.find(isWanted), track = data.tracks.find(isWanted);
     if (!feature && !track) return [];
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
-    const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
-    if (!count) return [];
-    const asked = `${wanted} ${comparison} ${limit}`, which = `with ${asked}`;
-    return [{
-      kind: "select", text: `${counted(count, "point")} ${which}`,
-      act: () => this.state.selectPoints(fits, `points ${which}`, [(feature ?? track).name], asked),
-    }];
+    const asked = `${wanted} ${comparison} ${limit}`;
+    return this.fitting(fits, `with ${asked}`, [(feature ?? track).name], asked);
   }
 
   /** The points at which what was done, or one thing that happened, holds all words. */
@@ -142,12 +133,15 @@ class SearchBox {
     const happened = new Set();
     tables["event.words"].forEach((text, i) => { if (holdsAll(tables.events[text], words)) happened.add(tables["event.tick"][i]); });
     const fits = (point) => done[tables.words[tables["point.tick"][point]]] || happened.has(tables["point.tick"][point]);
-    const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
-    const which = `with “${words.join(" ")}” in actions or events`;
     const by = data.features.filter(({ name }) => holdsAll(name, words)).map(({ name }) => name);
-    return count ? [{
-      kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`, by, words.join(" ")),
-    }] : [];
+    return this.fitting(fits, `with “${words.join(" ")}” in actions or events`, by, words.join(" "));
+  }
+
+  /** What selects the points that fit, if any does; `by` and `words` as `selectPoints` takes them. */
+  fitting(fits, which, by, words) {
+    const count = this.state.data.tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
+    const act = () => this.state.selectPoints(fits, `points ${which}`, by, words);
+    return count ? [{ kind: "select", text: `${counted(count, "point")} ${which}`, act }] : [];
   }
 }
 

@@ -1,10 +1,9 @@
 /* The points that were selected with the lasso, the box or a cluster's button: how they differ from the rest. */
 
-class SelectionPanel {
+class SelectionPanel extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
-    this.lives = new LivesOfPoints(state.data.tables);
+    super(state);
+    this.lives = livesOfPoints(state.data.tables);
     this.panel = byId("selection");
     this.body = byId("selection-body");
     this.run = 0;
@@ -29,7 +28,7 @@ class SelectionPanel {
     this.rows = rows;
     const shown = element("div", { class: "rows", tabindex: "0", role: "group", "aria-label": "Differences" }, this.table(rows));
     this.body.replaceChildren(this.heading(selection), shown);
-    const numbers = this.data.tracks.filter(({ clusters }) => !clusters).map((track) => ({ name: track.name, values: this.data.trackedAtPoints(track) }));
+    const numbers = this.data.numbersOfTracks();
     const further = numbers.length && await compareQuantities(this.data, numbers, this.lives, selection, () => run === this.run);
     if (!further) return;
     this.further = further;

@@ -11,27 +11,19 @@ const ROUNDING = 1e-6; // of sums of values of about 1: what is 0 must be
 const ROUNDING_TOGETHER = 1e-5; // the same, of sums over the lives of an episode
 const RELATIVE_ROUNDING = 1e-5; // values that differ by less are ties
 
-/** The points of each life in order of ticks, and how the run's test shifts each life: all that the test needs. */
-class LivesOfPoints {
-  constructor(tables) {
-    this.order = tables["point.order"];
-    this.lengths = tables["life.points"];
-    this.starts = running(this.lengths);
-    this.shifts = tables["test.shifts"]; // permutation after permutation, one entry a life; the first one is none
-    this.permutations = this.shifts.length / this.lengths.length - 1;
-    this.episodeOf = tables["life.episode"];
-    this.episodes = tables["test.sharedShifts"] ? new Episodes(tables) : null; // of too few there is no test
-  }
+/** Units, lives or episodes, of so many records each, and their shifts, permutation after permutation; the first is none. */
+function shiftedUnits(lengths, shifts) {
+  return { lengths, shifts, starts: running(lengths), permutations: shifts.length / lengths.length - 1 };
 }
 
-/** Episodes, and how each permutation shifts all lives of one together. */
-class Episodes {
-  constructor(tables) {
-    this.lengths = tables["episode.longest"];
-    this.starts = running(this.lengths);
-    this.shifts = tables["test.sharedShifts"];
-    this.permutations = this.shifts.length / this.lengths.length - 1;
-  }
+/**
+ * All that the test needs: the points of each life in order of ticks, and how the run's test shifts lives, and whole
+ * episodes; of too few episodes there is no test.
+ */
+function livesOfPoints(tables) {
+  const { "test.sharedShifts": shared, "episode.longest": longest, "life.episode": episodeOf } = tables;
+  const lives = shiftedUnits(tables["life.points"], tables["test.shifts"]);
+  return { ...lives, order: tables["point.order"], episodeOf, episodes: shared ? shiftedUnits(longest, shared) : null };
 }
 
 /** Mean and unbiased variance of values less an origin: {count, mean, variance}; one value has variance 0. */
@@ -46,9 +38,8 @@ function momentsOf(values, points, origin) {
 
 /** Cohen's d: difference of means over the pooled standard deviation. */
 function cohensD(group, rest) {
-  const weights = [group.count - 1, rest.count - 1];
-  const pooled = (weights[0] * group.variance + weights[1] * rest.variance) / Math.max(1, weights[0] + weights[1]);
-  const difference = group.mean - rest.mean;
+  const squares = (group.count - 1) * group.variance + (rest.count - 1) * rest.variance;
+  const pooled = squares / Math.max(1, group.count + rest.count - 2), difference = group.mean - rest.mean;
   return difference === 0 ? 0 : difference / Math.sqrt(pooled);
 }
 
@@ -61,11 +52,10 @@ function spreadOf(values, lives) {
 function centredValues(values, lives, spread) {
   const centred = Float64Array.from(lives.order, (point) => (values[point] - values[0]) / (spread > 0 ? spread : 1));
   for (let life = 0; life < lives.lengths.length; life++) {
-    const own = centred.subarray(lives.starts[life], lives.starts[life + 1]);
-    const first = own[0];
-    let sum = 0;
-    for (let i = 0; i < own.length; i++) sum += own[i] -= first;
-    for (let i = 0; i < own.length; i++) own[i] -= sum / own.length;
+    const own = centred.subarray(lives.starts[life], lives.starts[life + 1]), first = own[0];
+    for (let i = 0; i < own.length; i++) own[i] -= first;
+    const mean = sumOf(own) / own.length;
+    for (let i = 0; i < own.length; i++) own[i] -= mean;
   }
   return centred;
 }
@@ -105,19 +95,16 @@ function sumsTogether(table, lives) {
 
 /** Whether sums over units, lives or episodes, are further from 0 than shifts make them: {p, informative}. */
 function ratioTest(table, units, fewest) {
-  const power = Array.from(units.lengths, (length, unit) => (
-    table.subarray(units.starts[unit], units.starts[unit + 1]).reduce((sum, value) => sum + value * value, 0) / length
-  ));
+  const ofUnit = (unit) => table.subarray(units.starts[unit], units.starts[unit + 1]);
+  const power = Array.from(units.lengths, (length, unit) => sumOf(ofUnit(unit).map((value) => value * value)) / length);
   const informative = power.filter((value) => value > 0).length;
   if (informative < fewest) return { p: NaN, informative };
-  const sizes = studentised(table, units);
-  const observed = sizes[0];
+  const sizes = studentised(table, units), observed = sizes[0];
   const nulls = sizes.subarray(1).toSorted();
-  const exceeding = nulls.length - firstAtLeast(nulls, observed * (1 - RELATIVE_ROUNDING));
+  const exceeding = nulls.filter((value) => value >= observed * (1 - RELATIVE_ROUNDING)).length;
   const counted = (1 + exceeding) / (1 + nulls.length);
   if (nulls.length < FEWEST_FOR_TAIL) return { p: counted, informative };
-  const total = power.reduce((sum, value) => sum + value, 0);
-  const effective = total ** 2 / power.reduce((sum, value) => sum + value * value, 0);
+  const effective = sumOf(power) ** 2 / sumOf(power.map((value) => value * value));
   return { p: withTail(counted, observed, nulls, informative, Math.max(effective - 1, 1)), informative };
 }
 
@@ -135,16 +122,6 @@ function studentised(table, units) {
   });
 }
 
-function firstAtLeast(sorted, value) {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 /** Beyond the 10th largest null value, Student's tail, tied to the permutations there. */
 function withTail(counted, observed, nulls, lives, freedom) {
   const rank = nulls[nulls.length - RANK];
@@ -156,9 +133,7 @@ function withTail(counted, observed, nulls, lives, freedom) {
 }
 
 /** A sum over the root of its squares, of n shares, as their one-sample t-statistic. */
-function asT(ratio, lives) {
-  return ratio * Math.sqrt(Math.max(lives - 1, 0) / Math.max(lives - ratio ** 2, 1e-12));
-}
+function asT(ratio, lives) { return ratio * Math.sqrt(Math.max(lives - 1, 0) / Math.max(lives - ratio ** 2, 1e-12)); }
 
 /** Upper tail of Student's t for t >= 0: half the regularised incomplete beta function at freedom / (freedom + t^2). */
 function studentTail(t, freedom) {
@@ -236,7 +211,7 @@ function givenTime(data, feature, lives) {
 async function compareQuantities(data, quantities, lives, selection, goesOn) {
   const chosen = new Uint8Array(data.count);
   for (const point of selection) chosen[point] = 1;
-  const rest = Int32Array.from({ length: data.count }, (_, i) => i).filter((point) => !chosen[point]);
+  const rest = range(0, data.count).filter((point) => !chosen[point]);
   const inside = Uint8Array.from(lives.order, (point) => chosen[point]);
   const rows = [];
   for (const { name, values } of quantities) {

@@ -7,10 +7,9 @@ const FARTHEST_STEP = 2; // tiles, which nobody walks in a tick
 const REACHED = 8; // CSS pixels from a mark that still mean it
 const UNRECORDED = { colour: "#ffffff", solid: false };
 
-class WorldPane {
+class WorldPane extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
+    super(state);
     this.pane = byId("world");
     this.canvas = this.pane.querySelector("canvas");
     this.text = this.pane.querySelector("figcaption");
@@ -56,12 +55,13 @@ class WorldPane {
     if (!this.grounds.has(episode)) {
       const { top, left, width, tiles } = this.data.worlds.get(episode);
       const seen = Array.from(tiles.keys()).filter((place) => tiles[place]);
-      const [rows, cols] = [ends(seen.map((place) => Math.floor(place / width))), ends(seen.map((place) => place % width))];
-      const side = 1 + Math.max(rows[1] - rows[0], cols[1] - cols[0]), corner = { row: rows[0] + top, col: cols[0] + left };
+      const box = boxAround(seen.map((place) => Math.floor(place / width)), seen.map((place) => place % width), 0);
+      const side = Math.max(box.bottom - box.top, box.right - box.left);
+      const corner = { row: box.top + top, col: box.left + left };
       const picture = element("canvas", { width: side, height: side }), context = picture.getContext("2d");
       for (const place of seen) {
         context.fillStyle = this.data.facts.materials[tiles[place]].colour;
-        context.fillRect((place % width) - cols[0], Math.floor(place / width) - rows[0], 1, 1);
+        context.fillRect((place % width) - box.left, Math.floor(place / width) - box.top, 1, 1);
       }
       this.grounds.set(episode, { picture, corner });
     }
@@ -101,15 +101,12 @@ class WorldPane {
       else context.moveTo(...this.middle(row, col));
       before = { row, col };
     }
-    context.strokeStyle = styled("text");
-    context.lineWidth = 1.5;
-    context.stroke();
+    strokePath(context, [[1.5, styled("text")]]);
   }
 
   near(event) {
-    const { x, y } = pointIn(this.canvas, event), away = (agent) => Math.hypot(agent.x - x, agent.y - y);
-    const nearest = (this.agents ?? []).reduce((best, agent) => (!best || away(agent) < away(best) ? agent : best), null);
-    return nearest && away(nearest) <= REACHED ? nearest : null;
+    const { x, y } = pointIn(this.canvas, event);
+    return nearest(this.agents ?? [], (agent) => Math.hypot(agent.x - x, agent.y - y), REACHED);
   }
 
   /** Say who is under the pointer, or how many are there. */

@@ -91,6 +91,11 @@ function drawDisc(context, x, y, radius, colour) {
   context.fill();
 }
 
+/** Plotly's colour scale of colours that are not mixed, each as wide as the others. */
+function colourSteps(colours) {
+  return colours.flatMap((colour, i) => [[i / colours.length, colour], [(i + 1) / colours.length, colour]]);
+}
+
 /** The thing that is least far, less than the reach; null if there is none. */
 function nearest(things, farOf, reach = Infinity) {
   let [best, least] = [null, reach];

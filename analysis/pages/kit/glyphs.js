@@ -112,9 +112,13 @@ function markCanvas(draw) {
 function legendItem(meaning, draw) { return element("li", {}, markCanvas(draw), meaning); }
 
 /** What the marks of NPCs mean. */
-function npcLegend(kinds) { return kinds.map((kind) => legendItem(`${kind.name} NPC`, (context) => drawNpc(context, 8, 8, 5, kind))); }
+function npcLegend(kinds) {
+  return kinds.map((kind) => legendItem(`${kind.name} NPC`, (context) => drawNpc(context, 8, 8, 5, kind)));
+}
 
-function deathLegend() { return legendItem("dies", (context) => drawShape(context, "cross", 8, 8, 5, "#ffffff", "#101214")); }
+function deathLegend() {
+  return legendItem("dies", (context) => drawShape(context, "cross", 8, 8, 5, "#ffffff", "#101214"));
+}
 
 function attackLegend(meaning, style) {
   return legendItem(meaning, (context) => drawAttack(context, { x: 1, y: 13 }, { x: 15, y: 3 }, style, 0.9));

@@ -37,6 +37,14 @@ class PageState extends EventTarget {
   }
 }
 
+/** A part of the page that shows what the user looks at. */
+class Panel {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+  }
+}
+
 /** What to call with an error: it says, in the element `loading`, what the page cannot show and what to do about it. */
 function failing(what, remedy) {
   return (error) => {
@@ -77,8 +85,16 @@ function barRow(kind, name, number, { from = 0, width, colour = "", ...attribute
   const style = `margin-left: ${from}%; width: ${Math.max(0, Math.min(100, width))}%; background: ${colour}`;
   return element(
     "div", { class: `barred ${kind}` }, element("span", {}, name),
-    element("div", { class: "bar", ...attributes }, element("i", { style })), element("span", { class: "number" }, number),
+    element("div", { class: "bar", ...attributes }, element("i", { style })),
+    element("span", { class: "number" }, number),
   );
+}
+
+/** Bars side by side, the highest as high as their place; `titleOf` says what a value is. */
+function histogram(values, label, titleOf) {
+  const most = Math.max(...values) || 1;
+  const bar = (value) => element("i", { title: titleOf(value), style: `height: ${(100 * value) / most}%` });
+  return element("div", { class: "histogram", role: "img", "aria-label": label }, ...Array.from(values, bar));
 }
 
 const VITALS = ["health", "food", "water"];

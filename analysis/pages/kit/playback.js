@@ -8,6 +8,8 @@ class TimedState extends PageState {
   speed = 5; // ticks a second
   runs = 0;
 
+  get timeInWords() { return `tick ${this.at.toLocaleString("en")} of ${this.last.toLocaleString("en")}`; }
+
   seek(at) {
     this.at = Math.max(0, Math.min(this.last, Math.round(at)));
     this.fraction = 1;
@@ -58,10 +60,11 @@ const TIME_KEYS = { " ": "play", "ArrowLeft": "back", "ArrowRight": "forward", "
 /** What moves time, as far as the page has it: the buttons play, back, forward, to-start and to-end, the speed, a slider. */
 class Transport {
   /**
-   * Options: the slider's id; what the clock says; the page's own keys, an act each, which come before those of time and are
-   * told whether Shift is held; whether moving by slider and to the ends pauses, as single steps do; whether to ignore a key.
+   * Options: the slider's id; what the clock says, if not the tick; the page's own keys, an act each, which come
+   * before those of time and are told whether Shift is held; whether moving by slider and to the ends pauses, as
+   * single steps do; whether to ignore a key.
    */
-  constructor(state, { slider, clock, keys = {}, pausing = true, ignored = () => false }) {
+  constructor(state, { slider, clock = () => state.timeInWords, keys = {}, pausing = true, ignored = () => false }) {
     Object.assign(this, { state, slider: byId(slider), clock, keys, pausing, ignored });
     this.acts = {
       "play": () => state.setPlaying(!state.playing),
@@ -102,7 +105,8 @@ class Transport {
     const { at, last, playing } = this.state;
     this.slider.max = String(last);
     this.slider.value = String(at);
-    byId("clock").textContent = this.clock();
+    this.slider.setAttribute("aria-valuetext", this.clock());
+    byId("clock")?.replaceChildren(this.clock());
     byId("play").textContent = playing ? "" : "▶"; // few fonts have a pause sign: the style draws it
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
   }

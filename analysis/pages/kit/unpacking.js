@@ -47,6 +47,11 @@ function fromBytePlanes(bytes, type, size) {
   return new type(whole.buffer);
 }
 
+/** Whole numbers from start to before end. */
+function range(start, end) { return Array.from({ length: end - start }, (_, i) => start + i); }
+
+function sumOf(values) { return values.reduce((sum, value) => sum + value, 0); }
+
 /** Where each part starts, and where the last ends: [2, 3] gives [0, 2, 5]. */
 function running(counts) {
   const starts = new Int32Array(counts.length + 1);

@@ -27,9 +27,7 @@ class RecordedTicks {
     }));
   }
 
-  vitals(tick) {
-    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
-  }
+  vitals(tick) { return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]])); }
 
   action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
 }
