@@ -5,10 +5,7 @@ class ComparedControls {
     this.state = state;
     this.onlyDrawn = byId("only-drawn");
     this.dose = byId("dose"); // null where there is one dose only
-    this.transport = new Transport(state, {
-      slider: "slider", keys: this.keys(views[0]),
-      clock: () => `tick ${state.tick.toLocaleString("en")} of ${state.last.toLocaleString("en")}`,
-    });
+    this.transport = new Transport(state, { slider: "slider", keys: this.keys(views[0]) });
     listenTo("to-difference", "click", () => this.toDifference());
     listenTo("show-paths", "click", () => this.showPaths());
     this.dose?.addEventListener("input", () => this.choose(Number(this.dose.value)));
@@ -41,10 +38,10 @@ class ComparedControls {
   /** Zoom to all places where the chosen agent is in either arm. */
   showPaths() {
     const { state } = this;
-    const [rows, cols] = ["row", "col"].map((name) => SIDES.flatMap((side) => state.pathOf(side, state.followed, name)));
+    const of = (property) => SIDES.flatMap((side) => state.pathOf(side, state.followed, property));
     const { smallest } = state.camera;
     state.camera.fitted = false;
-    state.camera.fit(boxAround(rows, cols, 3));
+    state.camera.fit(boxAround(of("row"), of("col"), 3));
     state.camera.smallest = smallest;
     state.changed("view");
   }

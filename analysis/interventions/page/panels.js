@@ -1,8 +1,6 @@
 /* What the page says in words: who lives in each arm, and the picked agent in both. */
 
-class ArmHeadings {
-  constructor(state) { this.state = state; }
-
+class ArmHeadings extends Panel {
   draw() {
     const { state } = this;
     byId("edited-title").textContent = state.film.name.replace("edit", "Edited");
@@ -24,8 +22,9 @@ class AgentTable {
     this.choice = byId("agent-choice");
     const { ids, indices } = state.data.players, groups = Map.groupBy(indices, (player) => state.isDrawn(player));
     for (const [label, isDrawn] of [["edited", true], ["others", false]]) {
-      const options = groups.get(isDrawn)?.map((player) => element("option", { value: player }, `agent ${ids[player]}`));
-      if (options) this.choice.append(element("optgroup", { label }, ...options));
+      const group = groups.get(isDrawn) ?? [];
+      const options = group.map((player) => element("option", { value: player }, `agent ${ids[player]}`));
+      if (group.length) this.choice.append(element("optgroup", { label }, ...options));
     }
     this.choice.addEventListener("change", () => state.follow(this.choice.value === "" ? null : Number(this.choice.value)));
   }
@@ -72,10 +71,11 @@ class AgentTable {
 function pathMark(side) { return element("span", { class: `path ${side}`, "aria-hidden": "true" }); }
 
 function mapLegend({ npcKinds }) {
-  const agent = (meaning, colour, radius) => legendItem(meaning, (context) => drawPlayer(context, 8, 8, radius, { colour, solid: true }));
+  const agent = (colour, radius) => (context) => drawPlayer(context, 8, 8, radius, { colour, solid: true });
   return [
-    agent("agent drawn at random, edited on the right", COLOURS.drawn, 5.5), agent("other agent", COLOURS.other, 3.8),
-    ...npcLegend(npcKinds), deathLegend(),
-    element("li", {}, pathMark("unedited"), "path of the chosen agent, unedited"), element("li", {}, pathMark("edited"), "its path, edited"),
+    legendItem("agent drawn at random, edited on the right", agent(COLOURS.drawn, 5.5)),
+    legendItem("other agent", agent(COLOURS.other, 3.8)), ...npcLegend(npcKinds), deathLegend(),
+    element("li", {}, pathMark("unedited"), "path of the chosen agent, unedited"),
+    element("li", {}, pathMark("edited"), "its path, edited"),
   ];
 }

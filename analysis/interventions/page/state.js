@@ -48,15 +48,9 @@ class ComparedState extends ViewState {
 
   nameOf(player) { return `agent ${this.data.players.ids[player]}${this.isDrawn(player) ? " (edited)" : ""}`; }
 
-  /** The death of an agent in one replay, up to the current tick; undefined if it lives. */
-  deathOf(side, player) {
-    return this.replays[side].eventsOf[player].find(({ kind, tick }) => kind === "death" && tick <= this.tick);
-  }
-
   /** "alive", "died at tick 17, starved", or "alive when the episode ended". */
   fateOf(side, player) {
-    const replay = this.replays[side];
-    const death = this.deathOf(side, player);
+    const replay = this.replays[side], death = replay.deathOf(player, this.tick);
     if (death) return `died at tick ${death.tick}, ${this.causeOf(replay, death)}`;
     return replay.players.alive(player, this.tick) ? "alive" : "alive when the episode ended";
   }
@@ -91,7 +85,8 @@ class ComparedState extends ViewState {
 
   /** Living agents in one replay: those drawn at random, and the others. */
   living(side) {
-    const living = this.replays[side].players.living(this.tick), drawn = living.filter((player) => this.isDrawn(player)).length;
+    const living = this.replays[side].players.living(this.tick);
+    const drawn = living.filter((player) => this.isDrawn(player)).length;
     return { drawn, others: living.length - drawn };
   }
 }

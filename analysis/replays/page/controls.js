@@ -5,10 +5,8 @@ class Controls {
     this.state = state;
     this.map = map;
     this.help = byId("help");
-    this.transport = new Transport(state, {
-      slider: "scrub", keys: this.keys(), pausing: false, ignored: () => this.help.open,
-      clock: () => `tick ${state.tick.toLocaleString("en")} of ${state.last.toLocaleString("en")}`,
-    });
+    const ignored = () => this.help.open;
+    this.transport = new Transport(state, { slider: "scrub", keys: this.keys(), pausing: false, ignored });
     listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
     listenTo("previous-event", "click", () => state.nextEvent(-1));
     listenTo("next-event", "click", () => state.nextEvent(1));
@@ -21,13 +19,15 @@ class Controls {
     const kinds = [...this.state.data.facts.eventKinds, "hit", "hit taken"];
     const plural = { "death": "deaths", "kill": "kills", "level-up": "level-ups", "hit": "hits", "hit taken": "hits taken" };
     this.boxes = kinds.map((kind) => {
-      const box = element("input", { type: "checkbox", checked: "", onchange: () => this.state.toggleEvents(kind, box.checked) });
+      const box = element("input", { type: "checkbox", checked: "", value: kind, onchange: () => this.chooseEvents() });
       const { shape, colour } = EVENT_MARKS[kind];
       const mark = markCanvas((context) => drawShape(context, shape, 8, 8, 4.5, colour, "#15181c"));
-      return { kind, label: element("label", {}, box, mark, plural[kind]) };
+      byId("event-kinds").append(element("label", {}, box, mark, plural[kind]));
+      return box;
     });
-    byId("event-kinds").append(...this.boxes.map(({ label }) => label));
   }
+
+  chooseEvents() { this.state.set("hidden", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }
 
   keys() {
     const { state } = this, { clusters } = state.data.facts;
@@ -54,7 +54,8 @@ class Controls {
     const { tick, followed, colourBy, data: { players, npcs } } = this.state;
     this.transport.draw();
     byId("colour-by").value = colourBy;
-    for (const { kind, label } of this.boxes) label.hidden = kind.startsWith("hit") && followed === null;
-    byId("living").textContent = `${players.living(tick).length} of ${players.count} agents · ${npcs.living(tick).length} NPCs`;
+    for (const box of this.boxes) box.parentElement.hidden = box.value.startsWith("hit") && followed === null;
+    const living = [players, npcs].map((group) => group.living(tick).length);
+    byId("living").textContent = `${living[0]} of ${players.count} agents · ${living[1]} NPCs`;
   }
 }

@@ -34,16 +34,13 @@ class Entities {
 class ReplayData {
   constructor(facts, tables) {
     this.facts = facts;
+    this.tables = tables;
     this.ticks = facts.ticks;
     this.rows = facts.rows;
     this.cols = facts.cols;
     this.players = new Entities("player", facts.players, tables, facts.ticks);
     this.npcs = new Entities("npc", facts.npcs, tables, facts.ticks);
-    this.inventories = tables.inventories;
-    this.fullTiles = tables.tiles;
-    this.togglePlace = tables["toggle.place"];
-    this.toggleOffset = tables["toggle.offset"];
-    this.events = this.readEvents(tables);
+    this.events = this.readEvents();
     const byPlayer = Map.groupBy(this.events, ({ player }) => player);
     this.eventsOf = this.players.indices.map((player) => byPlayer.get(player) ?? []);
     this.hits = new Map();
@@ -55,14 +52,11 @@ class ReplayData {
     return new ReplayData(facts, await tablesIn(`${name}-content`, facts.columns));
   }
 
-  readEvents(tables) {
+  readEvents() {
+    const { tables } = this, numbers = ["player", "other", "detail", "value"];
     return Array.from(tables["event.tick"], (tick, i) => ({
-      tick,
-      kind: this.facts.eventKinds[tables["event.kind"][i]],
-      player: tables["event.player"][i],
-      other: tables["event.other"][i],
-      detail: tables["event.detail"][i],
-      value: tables["event.value"][i],
+      tick, kind: this.facts.eventKinds[tables["event.kind"][i]],
+      ...Object.fromEntries(numbers.map((name) => [name, tables[`event.${name}`][i]])),
     }));
   }
 
@@ -80,6 +74,9 @@ class ReplayData {
 
   policyOf(player) { return this.facts.policies[this.facts.players.policy[player]]; }
 
+  /** The death of a player up to a tick; undefined if it lives. */
+  deathOf(player, tick) { return this.eventsOf[player].find((event) => event.kind === "death" && event.tick <= tick); }
+
   npcKind(npc) { return this.facts.npcKinds[this.facts.npcs.kind[npc]]; }
 
   /** Who attacks an id at a tick: [{id, style}]. */
@@ -90,14 +87,10 @@ class ReplayData {
   }
 
   /** One line that says what an event is. */
-  describe(event) {
-    const other = event.other ? this.nameOf(event.other) : "";
-    if (event.kind === "death") {
-      return event.other ? `dies, killed by ${other}` : `dies, ${this.facts.causes[event.detail]}`;
-    }
-    if (event.kind === "kill") return `kills ${other}`;
-    if (event.kind === "level-up") return `reaches ${this.facts.skills[event.detail]} level ${event.value}`;
-    return event.text;
+  describe({ kind, other, detail, value, text }) {
+    if (kind === "death") return `dies, ${other ? `killed by ${this.nameOf(other)}` : this.facts.causes[detail]}`;
+    if (kind === "kill") return `kills ${this.nameOf(other)}`;
+    return kind === "level-up" ? `reaches ${this.facts.skills[detail]} level ${value}` : text;
   }
 
   /** Hits that a player gave and took, as events; found when first asked for. */
@@ -134,16 +127,16 @@ class TileClock {
 
   /** Move to a tick; returns the places of the tiles that may have changed. */
   moveTo(tick) {
-    const { togglePlace, toggleOffset } = this.data;
+    const { "toggle.place": places, "toggle.offset": starts } = this.data.tables;
     const [low, high] = [Math.min(tick, this.tick) + 1, Math.max(tick, this.tick) + 1];
-    const changed = togglePlace.subarray(toggleOffset[low], toggleOffset[high]);
+    const changed = places.subarray(starts[low], starts[high]);
     for (const place of changed) this.harvested[place] ^= 1;
     this.tick = tick;
     return changed;
   }
 
   material(place) {
-    const full = this.data.fullTiles[place];
+    const full = this.data.tables.tiles[place];
     return this.harvested[place] ? this.data.facts.harvested[full] : full;
   }
 }

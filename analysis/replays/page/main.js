@@ -4,23 +4,24 @@
 function publicState(state, map) {
   const { data } = state;
   const { players, npcs, facts } = data;
-  const plain = ["row", "col", "health", "level", "damage", "target"];
-  const vitals = ["food", "water", "gold", "kills", "inflicted", "received", "frozen"];
+  const ofAll = ["row", "col", "health", "level", "damage", "target"];
+  const ofPlayers = ["food", "water", "gold", "kills", "inflicted", "received", "frozen"];
+  const values = (group, index, names) => Object.fromEntries(
+    names.map((name) => [name, group.at(name, index, state.tick)]),
+  );
   const common = (group, index) => ({
-    id: group.ids[index],
-    name: group.names[index],
-    alive: group.alive(index, state.tick),
-    ...Object.fromEntries(plain.map((property) => [property, group.at(property, index, state.tick)])),
+    id: group.ids[index], name: group.names[index], alive: group.alive(index, state.tick),
+    ...values(group, index, ofAll),
   });
   const there = (group) => group.indices.filter((index) => group.present(index, state.tick));
   const player = (index) => ({
     ...common(players, index),
     policy: data.policyOf(index).name,
-    ...Object.fromEntries(vitals.map((property) => [property, players.at(property, index, state.tick)])),
+    ...values(players, index, ofPlayers),
     skills: Object.fromEntries(facts.skills.map((skill) => [skill, {
       level: players.at(`level.${skill}`, index, state.tick), experience: players.at(`experience.${skill}`, index, state.tick),
     }])),
-    inventory: structuredClone(data.inventories[players.at("inventory", index, state.tick)]),
+    inventory: structuredClone(data.tables.inventories[players.at("inventory", index, state.tick)]),
     ...state.colouring(index),
   });
   return Object.freeze({

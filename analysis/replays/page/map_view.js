@@ -68,7 +68,7 @@ class MapView {
 
   /** The part of the map that is not void, with a margin. */
   worldBounds() {
-    const { rows, cols, fullTiles } = this.data, known = [...fullTiles.keys()].filter((place) => fullTiles[place] !== VOID);
+    const { rows, cols, tables: { tiles } } = this.data, known = [...tiles.keys()].filter((place) => tiles[place] !== VOID);
     if (!known.length) return { top: 0, left: 0, bottom: rows, right: cols };
     return boxAround(known.map((place) => Math.floor(place / cols)), known.map((place) => place % cols), 1);
   }
@@ -78,7 +78,7 @@ class MapView {
   paintWorld() {
     this.world = element("canvas", { width: this.data.cols, height: this.data.rows });
     this.worldContext = this.world.getContext("2d");
-    this.data.fullTiles.forEach((_, place) => this.paintTile(place));
+    this.data.tables.tiles.forEach((_, place) => this.paintTile(place));
     this.moveTiles();
   }
 
@@ -113,7 +113,8 @@ class MapView {
         const place = this.placeOf(group, index);
         if (!place) continue;
         const tile = group.at("row", index, tick) * this.data.cols + group.at("col", index, tick);
-        shown.push({ group, index, tile, alive: group.alive(index, tick), ...this.camera.toScreen(place.row, place.col) });
+        const { x, y } = this.camera.toScreen(place.row, place.col);
+        shown.push({ group, index, tile, alive: group.alive(index, tick), x, y });
       }
     }
     for (const entities of Map.groupBy(shown, ({ tile }) => tile).values()) {
@@ -173,7 +174,7 @@ class MapView {
   /** Up close, a mark on what can be harvested or was. */
   drawTileMark(row, col) {
     const place = row * this.data.cols + col;
-    const full = this.data.fullTiles[place];
+    const full = this.data.tables.tiles[place];
     if (this.data.facts.harvested[full] === full) return;
     const { x, y } = this.camera.toScreen(row, col);
     drawTileMark(this.context, this.data.facts.materials[full].name, this.clock.harvested[place] !== 0, x, y, this.camera.scale);
@@ -343,13 +344,11 @@ class MapView {
       this.pointer = point;
       this.state.changed("pointer");
     });
-    const release = (event) => {
-      const clicked = pointers.delete(event.pointerId) && event.type === "pointerup" && moved <= 4;
+    canvas.addEventListener("lostpointercapture", ({ pointerId }) => {
+      pointers.delete(pointerId);
       canvas.classList.remove("dragging");
-      if (clicked) this.click(pointIn(canvas, event));
-    };
-    canvas.addEventListener("pointerup", release);
-    canvas.addEventListener("pointercancel", release);
+    });
+    canvas.addEventListener("click", (event) => { if (moved <= 4) this.click(pointIn(canvas, event)); });
     canvas.addEventListener("pointerleave", () => {
       this.pointer = null;
       this.state.changed("pointer");
@@ -400,7 +399,7 @@ class MapView {
     const place = row * this.data.cols + col;
     const { materials } = this.data.facts;
     const material = this.clock.material(place);
-    const was = this.clock.harvested[place] ? ` (was ${materials[this.data.fullTiles[place]].name})` : "";
+    const was = this.clock.harvested[place] ? ` (was ${materials[this.data.tables.tiles[place]].name})` : "";
     const standing = this.shown.filter(({ tile }) => tile === place);
     if (over && !standing.includes(over)) standing.push(over);
     const lines = standing.slice(0, 8).map((entity) => this.describe(entity));

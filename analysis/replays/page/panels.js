@@ -8,13 +8,13 @@ function dot({ colour, solid }) {
 
 /** A heading over a list, or over what is said instead of an empty one. */
 function listed(heading, kind, items, empty) {
-  return [element("h3", {}, heading), items.length ? element("ul", { class: kind }, ...items) : element("p", { class: "empty" }, empty)];
+  const list = items.length ? element("ul", { class: kind }, ...items) : element("p", { class: "empty" }, empty);
+  return [element("h3", {}, heading), list];
 }
 
-class AgentList {
+class AgentList extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
+    super(state);
     this.list = byId("agent-list");
     this.search = byId("search");
     this.search.addEventListener("input", () => this.filter());
@@ -42,7 +42,8 @@ class AgentList {
   /** An agent's number alone finds that agent; any other text, all whose name holds it. */
   filter() {
     const wanted = this.search.value.trim().toLowerCase(), { ids, names } = this.data.players;
-    const isHit = (player) => (/^\d+$/.test(wanted) ? String(ids[player]) === wanted : names[player].toLowerCase().includes(wanted));
+    const isHit = /^\d+$/.test(wanted) ? (player) => String(ids[player]) === wanted
+      : (player) => names[player].toLowerCase().includes(wanted);
     this.rows.forEach(({ item }, player) => { item.hidden = !isHit(player); });
     this.nobody.hidden = this.rows.some(({ item }) => !item.hidden);
   }
@@ -76,12 +77,8 @@ class AgentList {
   }
 }
 
-class AgentPanel {
-  constructor(state) {
-    this.state = state;
-    this.data = state.data;
-    this.panel = byId("agent");
-  }
+class AgentPanel extends Panel {
+  panel = byId("agent");
 
   draw() {
     const { followed } = this.state;
@@ -100,7 +97,7 @@ class AgentPanel {
     const value = (property) => players.at(property, player, tick);
     return [
       this.head(player),
-      this.about(player, tick),
+      this.about(player),
       element("div", { class: "bars" }, ...VITALS.map((vital) => vitalBar(vital, value(vital)))),
       element("div", { class: "facts" }, ...[
         ["level", value("level")], ["gold", value("gold")], ["player kills", value("kills")],
@@ -125,13 +122,11 @@ class AgentPanel {
     );
   }
 
-  about(player, tick) {
-    const death = this.data.eventsOf[player].find(({ kind }) => kind === "death");
-    const dead = death && death.tick <= this.state.tick;
-    const { label, solid } = this.state.colouring(player);
-    const cluster = this.state.colourBy === "cluster" && !dead
+  about(player) {
+    const death = this.data.deathOf(player, this.state.tick), { label, solid } = this.state.colouring(player);
+    const cluster = this.state.colourBy === "cluster" && !death
       ? ` · ${label}${solid || label === "no label" ? "" : " (propagated)"}` : "";
-    const fate = dead ? `${this.data.describe(death).replace("dies", "died")}, at tick ${death.tick}` : "alive";
+    const fate = death ? `${this.data.describe(death).replace("dies", "died")}, at tick ${death.tick}` : "alive";
     return element("p", { class: "about" }, `${this.data.policyOf(player).name} · ${fate}${cluster}`);
   }
 
@@ -167,7 +162,7 @@ class AgentPanel {
   }
 
   items(player, tick) {
-    const items = this.data.inventories[this.data.players.at("inventory", player, tick)];
+    const items = this.data.tables.inventories[this.data.players.at("inventory", player, tick)];
     const worn = (slot) => (slot ? element("span", { class: "slot" }, `worn: ${slot}`) : null);
     const rows = items.map(({ name, level, quantity, slot }) => element(
       "li", {}, `${quantity > 1 ? `${quantity} × ` : ""}${name}, level ${level}`, worn(slot),
@@ -185,10 +180,9 @@ class AgentPanel {
   }
 }
 
-class Legend {
+class Legend extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
+    super(state);
     this.agents = byId("legend-agents");
     byId("legend-npcs").append(...npcLegend(this.data.facts.npcKinds));
     byId("legend-marks").append(
@@ -206,11 +200,11 @@ class Legend {
     if (key === this.key) return;
     this.key = key;
     const items = entries.map(({ name, colour, count }) => element(
-      "li", {}, dot({ colour, solid: name !== "no label" }), name, element("span", { class: "count" }, `${count} alive`),
+      "li", {}, dot({ colour, solid: name !== "no label" }), name,
+      element("span", { class: "count" }, `${count} alive`),
     ));
-    if (colourBy === "cluster") items.push(legendItem(
-      "hollow: label of an earlier tick, or none yet", (context) => drawPlayer(context, 8, 8, 5, { colour: "#ffffff", solid: false }),
-    ));
+    const hollow = (context) => drawPlayer(context, 8, 8, 5, { colour: "#ffffff", solid: false });
+    if (colourBy === "cluster") items.push(legendItem("hollow: label of an earlier tick, or none yet", hollow));
     this.agents.replaceChildren(element("ul", { "aria-label": `Agents by ${colourBy}` }, ...items));
   }
 }

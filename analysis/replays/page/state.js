@@ -3,7 +3,7 @@ class ViewState extends TimedState {
   followed = null; // index of a player
   centred = false; // whether the view keeps to the followed agent
   colourBy = "policy";
-  hidden = new Set(); // kinds of events that are not shown
+  hidden = []; // kinds of events that are not shown
   ping = null; // the place of an event that was just gone to
 
   get tick() { return this.at; }
@@ -16,18 +16,12 @@ class ViewState extends TimedState {
     this.changed("followed");
   }
 
-  toggleEvents(kind, shown) {
-    if (shown) this.hidden.delete(kind);
-    else this.hidden.add(kind);
-    this.changed("events");
-  }
-
   /** The events that the time line shows, in order of ticks. */
   get events() {
     const own = this.followed === null
       ? this.data.events
       : [...this.data.eventsOf[this.followed], ...this.data.hitsOf(this.followed)].sort((a, b) => a.tick - b.tick);
-    return own.filter((event) => !this.hidden.has(event.kind));
+    return own.filter((event) => !this.hidden.includes(event.kind));
   }
 
   /** Go to an event and mark where it happened. */
@@ -51,8 +45,9 @@ class ViewState extends TimedState {
       const { name, colour } = this.data.policyOf(player);
       return { colour, solid: true, label: name };
     }
-    const cluster = this.data.players.at("cluster", player, this.tick), { name, colour } = this.data.facts.clusters[cluster];
-    return { colour, solid: this.data.players.at("exact", player, this.tick) !== 0, label: name, cluster };
+    const [cluster, exact] = ["cluster", "exact"].map((name) => this.data.players.at(name, player, this.tick));
+    const { name, colour } = this.data.facts.clusters[cluster];
+    return { colour, solid: exact !== 0, label: name, cluster };
   }
 }
 

@@ -4,10 +4,9 @@ const EDGE = 8; // half the scrub bar's thumb
 const LANE = 12;
 const REACH = 6; // pixels from which a click finds an event
 
-class Timeline {
+class Timeline extends Panel {
   constructor(state) {
-    this.state = state;
-    this.data = state.data;
+    super(state);
     this.canvas = byId("timeline-canvas");
     this.living = this.countLiving();
     this.backdrop = document.createElement("canvas");
@@ -16,7 +15,7 @@ class Timeline {
     this.resize();
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    state.on(["followed", "events"], () => { this.stale = true; });
+    state.on(["followed", "hidden"], () => { this.stale = true; });
   }
 
   /** Living agents of each policy at each tick. */
@@ -31,7 +30,7 @@ class Timeline {
 
   get kinds() {
     const kinds = [...this.data.facts.eventKinds, ...(this.state.followed === null ? [] : ["hit", "hit taken"])];
-    return kinds.filter((kind) => !this.state.hidden.has(kind));
+    return kinds.filter((kind) => !this.state.hidden.includes(kind));
   }
 
   resize() {
