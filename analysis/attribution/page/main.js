@@ -3,17 +3,13 @@
 const VIEW_WIDTH = 480, STRIP_HEIGHT = 90; // CSS pixels
 const MOST_LISTED = 6;
 const colourOf = (value) => `rgb(${(value > 0 ? UP : DOWN).join(", ")})`;
-const sum = (values) => values.reduce((total, value) => total + value, 0);
 const largest = (values) => Math.max(...values.map(Math.abs), 1e-12);
 
 /** What the user looks at: a tick of a sample, and what is attributed to a tick some ticks before, the lag. */
 class SampleState extends TimedState {
-  constructor(facts) {
-    super(facts);
-    this.sample = 0;
-    this.lag = 0;
-    this.unpacked = [];
-  }
+  sample = 0;
+  lag = 0;
+  unpacked = [];
 
   get facts() { return this.data.samples[this.sample]; }
   get tables() { return this.unpacked[this.sample]; }
@@ -89,12 +85,9 @@ function drawSample(state) {
   if (byId("overlay").checked) drawMapOver(context, side, scale, tiles, largest(tiles));
   const { entities } = state, far = largest(entities.map(({ value }) => value));
   for (const { row, col, text, value } of entities) {
-    context.beginPath();
-    context.arc((col + side / 2) * scale, (row + side / 2) * scale, 3 + 7 * Math.abs(value) / far, 0, 2 * Math.PI);
-    context.fillStyle = text === "itself" ? "#ffffff" : value ? colourOf(value) : "#444444";
-    context.fill();
-    context.strokeStyle = "#000000";
-    context.stroke();
+    const colour = text === "itself" ? "#ffffff" : value ? colourOf(value) : "#444444";
+    drawDisc(context, (col + side / 2) * scale, (row + side / 2) * scale, 3 + 7 * Math.abs(value) / far, colour);
+    strokePath(context, [[1, "#000000"]]);
   }
 }
 
@@ -102,7 +95,8 @@ function drawSample(state) {
 function drawStrip({ tables, facts: { ticks }, at }) {
   const canvas = byId("strip"), whole = canvas.parentElement.clientWidth, width = whole / ticks;
   const context = sharp(canvas, whole, STRIP_HEIGHT), tiles = tables.tiles.length / ticks;
-  const sizes = Array.from({ length: ticks }, (_, tick) => sum(tables.tiles.subarray(tick * tiles, (tick + 1) * tiles).map(Math.abs)));
+  const ofTick = (tick) => tables.tiles.subarray(tick * tiles, (tick + 1) * tiles);
+  const sizes = range(0, ticks).map((tick) => sumOf(ofTick(tick).map(Math.abs)));
   const far = largest(sizes), [low, high] = ends(tables.value);
   context.fillStyle = "#c9d6e4";
   sizes.forEach((size, tick) => {
@@ -120,8 +114,8 @@ function drawStrip({ tables, facts: { ticks }, at }) {
 function barsOf(state) {
   const { tables, viewed, entities } = state, own = state.row("own"), items = state.row("inventory");
   const parts = [
-    ["tiles", sum(state.row("tiles"))], ["entities", sum(state.row("entities"))], ["own row", sum(own)],
-    ["inventory", sum(items)], ["task", state.row("task")[0]],
+    ["tiles", sumOf(state.row("tiles"))], ["entities", sumOf(state.row("entities"))], ["own row", sumOf(own)],
+    ["inventory", sumOf(items)], ["task", state.row("task")[0]],
   ];
   const named = viewed < 0 ? [] : [
     ...entities.map(({ text, value }) => [text, value]), ...tables.items_text[viewed].map((text, i) => [text, items[i] || 0]),

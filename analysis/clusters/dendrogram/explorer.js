@@ -50,23 +50,14 @@ function describe(cluster, size) {
 
 /** Where each cluster's number stands: its shown member nearest to the mean of those. */
 function places(clusterOf, sizes) {
-  const sums = new Map();
-  for (let i = 0; i < clusterOf.length; i++) {
-    if (clusterOf[i] === NOISE) continue;
-    const sum = sums.get(clusterOf[i]) ?? { x: 0, y: 0, n: 0, best: Infinity, at: i };
-    sum.x += points.x[i];
-    sum.y += points.y[i];
-    sum.n += 1;
-    sums.set(clusterOf[i], sum);
-  }
-  for (let i = 0; i < clusterOf.length; i++) {
-    const sum = sums.get(clusterOf[i]);
-    if (sum === undefined) continue;
-    const away = (points.x[i] - sum.x / sum.n) ** 2 + (points.y[i] - sum.y / sum.n) ** 2;
-    if (away < sum.best) Object.assign(sum, { best: away, at: i });
-  }
-  const largest = [...sums.keys()].sort((a, b) => sizes.get(b) - sizes.get(a)).slice(0, NUMBERS_AT_MOST);
-  return largest.map((cluster) => ({ cluster, x: points.x[sums.get(cluster).at], y: points.y[sums.get(cluster).at] }));
+  const members = Map.groupBy(clusterOf.keys(), (i) => clusterOf[i]);
+  members.delete(NOISE);
+  const largest = [...members].sort(([a], [b]) => sizes.get(b) - sizes.get(a)).slice(0, NUMBERS_AT_MOST);
+  return largest.map(([cluster, own]) => {
+    const [x, y] = [points.x, points.y].map((axis) => own.reduce((sum, i) => sum + axis[i], 0) / own.length);
+    const at = nearest(own, (i) => (points.x[i] - x) ** 2 + (points.y[i] - y) ** 2);
+    return { cluster, x: points.x[at], y: points.y[at] };
+  });
 }
 
 const positive = facts.densities[0];
@@ -74,20 +65,16 @@ const end = Math.max(...facts.densities, ...clusters.death.filter((death) => dea
 const start = clusters.birth.map((birth) => Math.log10(Math.max(birth ?? end * 1.2, positive)));
 const stop = clusters.death.map((death) => Math.log10(Math.max(death ?? end * 1.2, positive)));
 
-function steps(colours) {
-  return colours.flatMap((colour, i) => [[i / colours.length, colour], [(i + 1) / colours.length, colour]]);
-}
-
 const palette = [facts.noiseColour, ...facts.colours];
 // Plotly's "Share chart" would upload the data.
 const quiet = { displaylogo: false, responsive: true, plotlyServerURL: "", modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"] };
 const margin = { l: 45, r: 10, t: 30, b: 45 };
 
 function drawPlane() {
-  const bare = { showgrid: false, zeroline: false, showticklabels: false };
+  const scale = colourSteps(palette), bare = { showgrid: false, zeroline: false, showticklabels: false };
   const records = {
     type: "scattergl", mode: "markers", x: points.x, y: points.y, hoverinfo: "text", text: [],
-    marker: { size: points.x.length > 5000 ? 4 : 6, opacity: 0.8, cmin: 0, cmax: palette.length, colorscale: steps(palette) },
+    marker: { size: points.x.length > 5000 ? 4 : 6, opacity: 0.8, cmin: 0, cmax: palette.length, colorscale: scale },
   };
   const layout = {
     margin, showlegend: false, hovermode: "closest", dragmode: "pan", hoverlabel: { align: "left" },
@@ -121,7 +108,7 @@ const ownBox = byId("own");
 slider.max = LAST;
 
 function tell(level, sizes, own) {
-  const inside = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+  const inside = sumOf([...sizes.values()]);
   const share = (part) => `${((100 * part) / facts.records).toFixed(1)}%`;
   const kind = sizes.size === 1 ? "cluster holds" : "clusters hold";
   const where = own ? "The run's own clusters" : `Density ${number(facts.densities[level])}, level ${level + 1} of ${LAST + 1}`;

@@ -260,5 +260,5 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
     return page.render(
         heading=data.heading, clustered_in=clustered_in, records=len(data), shown=min(len(data), POINTS_AT_MOST),
         clusters=len(tree), facts=embedded(facts), content=packed.content, style=style_of("window", _HERE),
-        scripts=scripts_of(BASE, [_HERE / "explorer.js"], [get_plotlyjs()]),
+        scripts=scripts_of((*BASE, "canvas.js"), [_HERE / "explorer.js"], [get_plotlyjs()]),
     )  # fmt: skip

@@ -3,14 +3,9 @@
 class Features extends RecordedTicks {
   constructor(facts, tables) {
     super(facts, tables);
-    this.tops = new Map();
     this.traceStart = running(tables["top.ticks"]);
-    tables["top.feature"].forEach((feature, top) => {
-      if (!this.tops.has(feature)) this.tops.set(feature, []);
-      this.tops.get(feature).push(top);
-    });
-    const strength = tables["top.strength"];
-    for (const tops of this.tops.values()) tops.sort((a, b) => strength[b] - strength[a]);
+    const { "top.feature": feature, "top.strength": strength } = tables;
+    this.tops = Map.groupBy([...feature.keys()].sort((a, b) => strength[b] - strength[a]), (top) => feature[top]);
   }
 
   get count() { return this.tables.titles.length; }
@@ -29,14 +24,10 @@ class Features extends RecordedTicks {
   trace(top) {
     const [start, length] = [this.traceStart[top], this.tables["top.ticks"][top]];
     const part = (name) => Array.from(this.tables[name].subarray(start, start + length));
-    const behaviour = part("trace.behaviour");
+    const behaviour = part("trace.behaviour"), [low, high] = ends(behaviour);
     return {
-      ticks: part("trace.tick"),
-      strengths: part("trace.strength"),
-      behaviour,
+      ticks: part("trace.tick"), strengths: part("trace.strength"), behaviour, low, high,
       most: this.tables["top.strength"][top],
-      low: Math.min(...behaviour),
-      high: Math.max(...behaviour),
     };
   }
 }

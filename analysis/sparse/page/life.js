@@ -48,6 +48,4 @@ function drawLife(canvas, trace, topTick, pointed) {
   drawLine(context, trace.strengths, { ...place, low: 0, high: trace.most, colour: styled("accent"), width: 1.5 });
 }
 
-function shown(value) {
-  return Number.isInteger(value) ? String(value) : value.toFixed(2);
-}
+function shown(value) { return Number.isInteger(value) ? String(value) : value.toFixed(2); }

@@ -41,11 +41,8 @@ function update(state) {
   const only = byId("described").checked;
   const key = KEYS[byId("sort").value];
   const text = (i) => `feature_${data.number("number", i)} ${data.tables.titles[i]} ${data.tables.descriptions[i]}`.toLowerCase();
-  state.listed = [];
-  for (let i = 0; i < data.count; i++) {
-    if (only && !data.number("described", i)) continue;
-    if (words.every((word) => text(i).includes(word))) state.listed.push(i);
-  }
+  state.listed = range(0, data.count)
+    .filter((i) => (!only || data.number("described", i)) && words.every((word) => text(i).includes(word)));
   const order = new Map(state.listed.map((i) => [i, key(data, i)]));
   // What could not be measured comes last.
   const value = (i) => (Number.isFinite(order.get(i)) ? order.get(i) : -Infinity);
@@ -110,24 +107,11 @@ function topButton(data, i, number, top) {
   return button;
 }
 
-/** Bars: in which share of the records of each part of life the feature is active. */
-function ages(data, i) {
-  const [width, height, parts] = [140, 56, data.facts.parts];
-  const values = Array.from(data.tables["feature.byAge"].subarray(i * parts, (i + 1) * parts));
-  const most = Math.max(...values);
-  const canvas = element("canvas", {
-    role: "img", title: `At most in ${(100 * most).toFixed(1)}% of ticks`,
-    "aria-label": `Density in ${parts} parts of life: ${values.map((value) => `${(100 * value).toFixed(1)}%`).join(", ")}`,
-  });
-  const context = sharp(canvas, width, height);
-  context.fillStyle = "#eef1f4";
-  context.fillRect(0, 0, width, height);
-  context.fillStyle = styled("accent");
-  values.forEach((value, part) => {
-    const tall = most > 0 ? (value / most) * (height - 4) : 0;
-    context.fillRect((part * width) / parts + 0.5, height - tall, width / parts - 1, tall);
-  });
-  return canvas;
+/** In which share of the records of each part of life the feature is active. */
+function ages({ tables, facts: { parts } }, i) {
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  const values = tables["feature.byAge"].subarray(i * parts, (i + 1) * parts);
+  return histogram(values, `Density in ${parts} parts of life: ${Array.from(values, percent).join(", ")}`, percent);
 }
 
 function fixed(value, digits = 2) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
