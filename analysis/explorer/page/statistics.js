@@ -11,7 +11,7 @@ const ROUNDING = 1e-6; // of sums of values of about 1: what is 0 must be
 const ROUNDING_TOGETHER = 1e-5; // the same, of sums over the lives of an episode
 const RELATIVE_ROUNDING = 1e-5; // values that differ by less are ties
 
-/** Units, lives or episodes, of so many records each, and their shifts, permutation after permutation; the first is none. */
+/** Units, lives or episodes, of so many records each, and their shifts by permutation, of which the first is none. */
 function shiftedUnits(lengths, shifts) {
   return { lengths, shifts, starts: running(lengths), permutations: shifts.length / lengths.length - 1 };
 }

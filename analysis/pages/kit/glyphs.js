@@ -98,10 +98,7 @@ function drawAttack(context, from, target, style, scale, gap = 0) {
 
 /** A small canvas that shows a mark. */
 function markCanvas(draw) {
-  const canvas = document.createElement("canvas");
-  canvas.width = canvas.height = 32;
-  canvas.style.width = canvas.style.height = "16px";
-  canvas.setAttribute("aria-hidden", "true");
+  const canvas = element("canvas", { width: 32, height: 32, style: "width: 16px; height: 16px", "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   context.scale(2, 2);
   draw(context);

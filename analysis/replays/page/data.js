@@ -43,7 +43,7 @@ class ReplayData {
     this.events = this.readEvents();
     const byPlayer = Map.groupBy(this.events, ({ player }) => player);
     this.eventsOf = this.players.indices.map((player) => byPlayer.get(player) ?? []);
-    this.hits = new Map();
+    this.hits = []; // by player
   }
 
   /** Unpack the replay in the elements NAME-facts and NAME-content. */
@@ -94,10 +94,7 @@ class ReplayData {
   }
 
   /** Hits that a player gave and took, as events; found when first asked for. */
-  hitsOf(player) {
-    if (!this.hits.has(player)) this.hits.set(player, this.findHits(player));
-    return this.hits.get(player);
-  }
+  hitsOf(player) { return this.hits[player] ??= this.findHits(player); }
 
   findHits(player) {
     const hits = [];

@@ -68,7 +68,8 @@ class MapView {
 
   /** The part of the map that is not void, with a margin. */
   worldBounds() {
-    const { rows, cols, tables: { tiles } } = this.data, known = [...tiles.keys()].filter((place) => tiles[place] !== VOID);
+    const { rows, cols, tables: { tiles } } = this.data;
+    const known = [...tiles.keys()].filter((place) => tiles[place] !== VOID);
     if (!known.length) return { top: 0, left: 0, bottom: rows, right: cols };
     return boxAround(known.map((place) => Math.floor(place / cols)), known.map((place) => place % cols), 1);
   }
