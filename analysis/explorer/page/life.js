@@ -290,8 +290,8 @@ class LifePanel extends Panel {
 
   /** Numbers of a further run at every tick, a row each, from pale at its least value in the page to dark at its greatest. */
   heatRows(run, tracks) {
-    const said = (track, tick) => escaped(`${track.name} ${shortNumber(this.data.tracked(track, tick), 3)}`);
-    const text = tracks.map((track) => this.ticks().map((tick) => said(track, tick)));
+    const textOf = (track, tick) => escaped(`${track.name} ${shortNumber(this.data.tracked(track, tick), 3)}`);
+    const text = tracks.map((track) => this.ticks().map((tick) => textOf(track, tick)));
     const short = ({ name }) => escaped(name.length > LONGEST_NAME ? `…${name.slice(1 - LONGEST_NAME)}` : name);
     return {
       height: LANE_HEIGHTS.lane * tracks.length + 2 * GAP, legend: escaped(run),
