@@ -32,8 +32,8 @@ class Address {
     if (!named.has("agent")) return;
     const { tables, ticks } = this.state.data;
     const fits = (at) => ["agent", "episode", "tick"].every((name) => !named.has(name) || tables[name][at] === Number(named.get(name)));
-    const found = tables.tick.subarray(0, ticks).findIndex((_, at) => fits(at));
-    if (found >= 0) this.state.set("tick", found);
+    const place = tables.tick.subarray(0, ticks).findIndex((_, at) => fits(at));
+    if (place >= 0) this.state.set("tick", place);
   }
 
   write() {

@@ -39,9 +39,9 @@ class PointerPanel {
   /** What further runs say of a tick; of their sparse features, those that are active. */
   tracked(tick) {
     const { data } = this.state;
-    const said = data.tracks.map((track) => [track, data.tracked(track, tick)]).filter(([{ clusters }, value]) => clusters || value !== 0);
+    const shown = data.tracks.map((track) => [track, data.tracked(track, tick)]).filter(([{ clusters }, value]) => clusters || value !== 0);
     const inWords = ({ clusters }, value) => (clusters && value === data.facts.noise.label ? "none" : shortNumber(value, 3));
-    return said.flatMap(([track, value]) => [element("dt", {}, track.name), element("dd", {}, inWords(track, value))]);
+    return shown.flatMap(([track, value]) => [element("dt", {}, track.name), element("dd", {}, inWords(track, value))]);
   }
 
   /** The ticks around one of a life. */
