@@ -150,7 +150,9 @@ def in_one_line(box: str) -> str:
     missing = _names(wrong) if wrong and wrong[0].startswith("Missing from") else []
     similar = [name for lines in others if any("Perhaps you meant" in line for line in lines) for name in _names(lines)]
     text = f"missing: {', '.join(missing)}" if missing else " ".join(" ".join(wrong).split()).rstrip(".")
-    hint = f"did you mean {similar[0].split()[0].rstrip(',')}? " if similar else ""
+    typed = re.findall(r"--[\w.-]+", text)  # as one that another subcommand has
+    meant = [option for name in similar if (option := name.split()[0].rstrip(",")) not in typed]
+    hint = f"did you mean {meant[0]}? " if meant else ""
     return f"{text[:1].lower()}{text[1:]}; {hint}--help lists all arguments"
 
 

@@ -323,6 +323,7 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
         (("--train.gamma", "2"), ("train.gamma = 2.0", "less than or equal to 1")),
         (("--train.batch-size", "1000"), ("1000", "1024")),
         (("-n", "../escape"), ("cannot name a file",)),
+        (("--reward.spare-dangerous-npc",), ("did you mean --reward.spare-dangerous-npcs? --help",)),
         (("--env.num-agents", "10000000"), ("env.num_agents = 10000000", "less than or equal to 1024")),
         (("--rollout.num-envs", "1000000000"), ("rollout.num_envs = 1000000000", "less than or equal to 4096")),
         (("--policy.hidden-size", "1000000"), ("policy.hidden_size = 1000000", "less than or equal to 8192")),
