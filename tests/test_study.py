@@ -92,7 +92,7 @@ def test_the_estimate_comes_first_and_the_page_says_what_the_results_say(folder:
         "2 stages, about 36 seconds left on two cores",
     ]  # fmt: skip
     assert any(line.startswith("clear_kit: done, ") for line in lines)
-    assert lines[-1].startswith("1 claims with ") and lines[-1].endswith(str(folder / "pages" / "tiny.md"))
+    assert lines[-1].startswith("1 claim with ") and lines[-1].endswith(str(folder / "pages" / "tiny.md"))
     page = (folder / "pages" / "tiny.md").read_text()
     rows = [line.split("\t") for line in (folder / "results/tiny/clear_kit/effects.tsv").read_text().splitlines()]
     ticks = next(dict(zip(rows[0], row, strict=True)) for row in rows if row[0] == "effect" and row[3] == "ticks")
