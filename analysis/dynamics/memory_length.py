@@ -23,6 +23,8 @@ from analysis.statistics.resampling import draws_of
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
 WHOLE_ALIKE = "whole memory, by one of the same situation"
+MOVED = "whole memory, moved as far in random directions"
+BEYOND_MOVED = "whole memory, by one of the same situation, as a multiple of random directions"
 OBSERVATION = "observation"
 OUTCOMES = ("kl", "value", "kl of moves")
 _MOVE = "Move.Direction"
@@ -33,6 +35,7 @@ SITUATIONS = (
     f"food or water below {NEED}", f"food and water {NEED} or more", "in combat", "not in combat", "water in view",
     "no water in view",
 )  # fmt: skip
+_DRAWS = 20
 _FEWEST_LIVES = 5
 _RESAMPLES = 500
 _ENDS = (0.025, 0.975)
@@ -49,9 +52,11 @@ class MemoryLength:
     # whole: `OUTCOMES` if the whole memory is replaced by another life's, (n, 3): these two numbers, and the divergence
     # of the head of moves alone, which always has the same options
     whole: np.ndarray
-    # alike: the same if that life is in the same situation then, (n, SITUATIONS, 3); NaN for decisions that are not in
-    # it, and where no other life is
+    # alike: the same if that life is in the same situation then, (n, SITUATIONS, 3), mean over `_DRAWS` lives; NaN for
+    # decisions that are not in it, and where no other life is
     alike: np.ndarray
+    # moved: the same if each state of the memory is moved as far as for `alike`, but in random directions
+    moved: np.ndarray
     situation: np.ndarray  # in which situations each decision is, (n, SITUATIONS) bool
     life: np.ndarray  # of each decision, (n,)
     age: np.ndarray  # ticks that the agent has lived by then, (n,)
@@ -117,20 +122,38 @@ def memory_length(
     for number, back in enumerate(ticks.tolist()):
         differences[:, number] = change(decide(replay(back, tensor(tracks.read[donors]))))[:, :2]
         progress((number + 1) / len(ticks))
-    own = tensor(tracks.read[records])
-    whole = change(decide(update(tensor(tracks.state[donors]), own)))
+    read = tensor(tracks.read[records])
+
+    def remembering(state: torch.Tensor) -> np.ndarray:
+        return change(decide(update(state, read)))
+
+    whole = remembering(tensor(tracks.state[donors]))
     life, held = tracks.lives.index, situation[records]
-    alike = np.full((*held.shape, len(OUTCOMES)), np.nan)
-    for number in range(len(SITUATIONS)):
+    own = tensor(tracks.state[tracks.ahead(records, -1)])  # (n, S)
+    alike, moved = np.full((2, *held.shape, len(OUTCOMES)), np.nan)
+    for number, of_group in enumerate(held.T):
         there = np.flatnonzero(situation[:, number])
-        if len(np.unique(life[there])) > 1:
+        if len(np.unique(life[there])) < 2:
+            continue
+        effects = np.zeros((2, len(records), len(OUTCOMES)))
+        for _ in range(_DRAWS):
             of_others = donors.copy()
-            of_others[held[:, number]] = _of_other_lives(tracks, records[held[:, number]], random, there)
-            changed = change(decide(update(tensor(tracks.state[of_others]), own)))
-            alike[held[:, number], number] = changed[held[:, number]]
+            of_others[of_group] = _of_other_lives(tracks, records[of_group], random, there)
+            other = tensor(tracks.state[of_others])
+            aside = own + _in_random_directions(other - own, update.units, random)
+            effects += [remembering(other), remembering(aside)]
+        alike[of_group, number], moved[of_group, number] = effects[:, of_group] / _DRAWS
     return MemoryLength(
-        ticks, differences[:, :, 0], differences[:, :, 1], whole, alike, held, life[records], tracks.place[records]
-    )
+        ticks, differences[:, :, 0], differences[:, :, 1], whole, alike, moved, held, life[records],
+        tracks.place[records],
+    )  # fmt: skip
+
+
+def _in_random_directions(way: torch.Tensor, units: int, random: np.random.Generator) -> torch.Tensor:
+    """Return random vectors, (n, S), each of whose states of so many units is as long as that of `way`."""
+    drawn = torch.from_numpy(random.normal(size=(len(way), way.shape[1] // units, units)))
+    length = way.unflatten(1, (-1, units)).norm(dim=2, keepdim=True)  # (n, states, 1)
+    return (drawn * (length / drawn.norm(dim=2, keepdim=True))).flatten(1)
 
 
 def read_observations(
@@ -172,16 +195,18 @@ class MemoryUse:
     lives: int
     first_tick: int  # first_tick, last_tick: of the ages of the group, in ticks of life from 0
     last_tick: int
-    replaced: str  # the whole memory, by any life's or by one's in the same situation, or one observation
+    replaced: str  # what is other: the whole memory or one observation, and how
     ticks_ago: int  # of the observation; 0 for the whole memory
     # outcome: kl, of the distribution over actions, all heads, in nats; value, the size of its change; or kl of moves,
     # of the head that says where to go
     outcome: str
-    value: float  # mean over decisions, or over lives of the difference between situations
+    # mean over decisions, or over lives of the difference between situations; as a multiple of random directions, how
+    # many times as large that multiple is in the situation as outside of it
+    value: float
     # low, high: 95% interval over resampled lives, NaN with fewer than five; of a difference, that of its t-test
     low: float
     high: float
-    p: float = np.nan  # two-sided, that a difference between situations is 0; NaN where the row is no difference
+    p: float = np.nan  # two-sided, that situations do not differ; NaN where the row does not compare them
 
 
 def memory_use(length: MemoryLength, behaviour: np.ndarray) -> list[MemoryUse]:
@@ -200,34 +225,63 @@ def use_by_situation(length: MemoryLength) -> list[MemoryUse]:
         use
         for number, name in enumerate(SITUATIONS)
         if (own := length.situation[:, number]).any()
-        for use in _uses(length, name, own, {WHOLE_ALIKE: length.alike[own, number]})
+        for use in _uses(length, name, own, {WHOLE_ALIKE: length.alike[own, number], MOVED: length.moved[own, number]})
     ]
 
 
 def situations_compared(length: MemoryLength) -> list[MemoryUse]:
     """Compare decisions in each situation with those in its opposite, within lives, by what else is in the memory.
 
-    Each life that was in both counts once, by its mean in the situation less its mean outside of it. Intervals and
-    p-values are those of a t-test of these differences. Situations with fewer than five such lives are left out.
+    Each life that was in both counts once, by its mean in the situation less its mean outside of it. Where actions are
+    easily changed, any change of the memory matters more. So the same is said of a memory that is moved as far in
+    random directions, and of how many times as much as that another life's memory matters. Situations with fewer than
+    five such lives are left out.
     """
-    uses = []
-    for inside, outside in zip(range(0, len(SITUATIONS), 2), range(1, len(SITUATIONS), 2), strict=True):
-        at_hand = [np.isfinite(length.alike[:, number, 0]) for number in (inside, outside)]
-        lives = np.intersect1d(*(length.life[own] for own in at_hand))
-        if len(lives) < _FEWEST_LIVES:
-            continue
-        here, there = (own & np.isin(length.life, lives) for own in at_hand)
-        name, age = f"{SITUATIONS[inside]}, less {SITUATIONS[outside]}", length.age[here | there]
-        start = (name, int(here.sum() + there.sum()), len(lives), int(age.min()), int(age.max()), WHOLE_ALIKE, 0)
-        for column, outcome in enumerate(OUTCOMES):
-            mean_here, mean_there = (
-                _mean_of_each(length.alike[own, number, column], length.life[own])
-                for own, number in ((here, inside), (there, outside))
-            )
-            test = stats.ttest_1samp(mean_here - mean_there, 0)
-            numbers = ((mean_here - mean_there).mean(), *test.confidence_interval(), test.pvalue)
-            uses.append(MemoryUse(*start, outcome, *map(float, numbers)))
-    return uses
+    return [
+        use
+        for inside in range(0, len(SITUATIONS), 2)
+        for column, outcome in enumerate(OUTCOMES)
+        for use in _compared(length, inside, outcome, column)
+    ]
+
+
+def _compared(length: MemoryLength, inside: int, outcome: str, column: int) -> Iterator[MemoryUse]:
+    """Compare an outcome in a situation, given its number, with that in the next, its opposite."""
+    at_hand = [np.isfinite(length.alike[:, number, 0]) for number in (inside, inside + 1)]
+    lives = np.intersect1d(*(length.life[own] for own in at_hand))
+    if len(lives) < _FEWEST_LIVES:
+        return
+    here, there = (own & np.isin(length.life, lives) for own in at_hand)
+    group, age = f"{SITUATIONS[inside]}, less {SITUATIONS[inside + 1]}", length.age[here | there]
+    start = (group, int(here.sum() + there.sum()), len(lives), int(age.min()), int(age.max()))
+    alike, moved = (
+        [_mean_of_each(effect[own, number, column], length.life[own])
+         for own, number in ((here, inside), (there, inside + 1))]
+        for effect in (length.alike, length.moved)
+    )  # each of two arrays, (lives,)  # fmt: skip
+    for replaced, (in_it, outside) in ((WHOLE_ALIKE, alike), (MOVED, moved)):
+        test = stats.ttest_1samp(in_it - outside, 0)
+        numbers = ((in_it - outside).mean(), *test.confidence_interval(), test.pvalue)
+        yield MemoryUse(*start, replaced, 0, outcome, *map(float, numbers))
+    yield MemoryUse(*start, BEYOND_MOVED, 0, outcome, *_ratio_of_ratios(np.stack([*alike, *moved])))
+
+
+def _ratio_of_ratios(effects: np.ndarray) -> tuple[float, ...]:
+    """Return (a / c) / (b / d) of the means over lives of effects a, b, c and d, (4, lives).
+
+    Returns:
+        The ratio, its 95% interval and a two-sided p-value that it is 1. They are those of its logarithm, by the
+        jackknife over lives and Student's t with one degree of freedom less than lives (Tukey 1958). NaN if a mean is
+        not positive.
+    """
+    lives = effects.shape[1]
+    left_out = (effects.sum(axis=1, keepdims=True) - effects) / (lives - 1)  # means without one life, (4, lives)
+    means = np.column_stack([effects.mean(axis=1), left_out])
+    if not (means > 0).all():
+        return (np.nan,) * 4
+    value, *without = np.array([1, -1, -1, 1]) @ np.log(means)
+    test = stats.ttest_1samp(lives * value - (lives - 1) * np.array(without), 0)
+    return *np.exp([value, *test.confidence_interval()]).tolist(), float(test.pvalue)
 
 
 def _mean_of_each(values: np.ndarray, life: np.ndarray) -> np.ndarray:

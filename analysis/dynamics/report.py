@@ -9,6 +9,7 @@ from analysis.dynamics.decompositions import MOST_FITTED, TITLES
 from analysis.dynamics.fixed_points import TICKS
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.memory_length import (
+    MOVED,
     WHOLE,
     WHOLE_ALIKE,
     MemoryLength,
@@ -350,18 +351,25 @@ def _situation_lines(length: MemoryLength) -> Iterator[str]:
         (use.group, use.replaced): use for use in use_by_situation(length) if use.outcome == "kl" and not use.ticks_ago
     }
     yield (
-        "KL of the actions in nats once the whole memory is another life's, and once it is that of another life in the "
-        "same situation, with 95% intervals over lives:"
+        "KL of the actions in nats once the whole memory is another life's, once it is that of another life in the "
+        "same situation, and once it is moved as far in random directions, with 95% intervals over lives:"
     )
     for (group, replaced), use in uses.items():
         if replaced == WHOLE:
-            alike = uses.get((group, WHOLE_ALIKE))
-            matched = "" if alike is None else f"; same situation: {_with_interval(alike)}"
-            yield f"  {group} ({use.decisions} decisions of {use.lives} lives): {_with_interval(use)}{matched}"
-    for use in situations_compared(length):
-        if use.outcome == "kl":
-            compared = f"{_with_interval(use)}, p {use.p:.4f}"
-            yield f"  {use.group}, within {use.lives} lives: same situation: {compared}"
+            others = (("same situation", WHOLE_ALIKE), ("random directions", MOVED))
+            more = [f"; {name}: {_with_interval(uses[group, kind])}" for name, kind in others if (group, kind) in uses]
+            yield f"  {group} ({use.decisions} decisions of {use.lives} lives): {_with_interval(use)}{''.join(more)}"
+    compared = [use for use in situations_compared(length) if use.outcome == "kl"]
+    for alike, moved, times in zip(*[iter(compared)] * 3, strict=True):
+        yield (
+            f"  {alike.group}, within {alike.lives} lives: same situation: {_with_interval(alike)}, p {alike.p:.4f}; "
+            f"random directions: {_with_interval(moved)}, p {moved.p:.4f}"
+        )
+        if np.isfinite(times.value):
+            yield (
+                f"    compared with random directions, the memory matters {times.value:.2f} times ({times.low:.2f} to "
+                f"{times.high:.2f}, p {times.p:.4f}) as much as outside of the situation"
+            )
 
 
 def _with_interval(use: MemoryUse) -> str:

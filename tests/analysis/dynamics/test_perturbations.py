@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from nmmo.lib import material
+from scipy import stats
 
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
@@ -18,10 +19,13 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import LSTM, LeakyAverages
 from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.memory_length import (
+    BEYOND_MOVED,
+    MOVED,
     PHASES,
     SITUATIONS,
     WHOLE_ALIKE,
     MemoryLength,
+    _in_random_directions,
     lags_up_to,
     memory_length,
     memory_use,
@@ -197,6 +201,18 @@ def test_memory_is_as_long_as_it_was_built() -> None:
     assert result.alike[held, 0].mean() < 0.2 * result.whole[held].mean(), "another life's memory holds the same"
     assert np.isnan(result.alike[~held, 0]).all()
     assert np.isnan(result.alike[:, 1:]).all(), "no other life is in the situation"
+    assert (np.isnan(result.moved) == np.isnan(result.alike)).all()
+
+
+def test_random_directions_are_as_long_in_each_state_and_lie_everywhere() -> None:
+    way = torch.from_numpy(np.random.default_rng(5).normal(size=(4000, 6)) * [1, 1, 1, 9, 9, 9])
+    drawn = _in_random_directions(way, 3, np.random.default_rng(6))
+    for own in (slice(0, 3), slice(3, 6)):
+        length = way[:, own].norm(dim=1)
+        np.testing.assert_allclose(drawn[:, own].norm(dim=1), length)
+        cosine = (drawn[:, own] * way[:, own]).sum(dim=1) / length**2
+        # On a sphere all cosines are equally likely.
+        assert stats.kstest(cosine, "uniform", (-1, 2)).pvalue > 0.001
 
 
 LIVES, EACH = 40, 30
@@ -214,8 +230,9 @@ def length() -> MemoryLength:
     situation[:, 2] = behaviour() == 1
     situation[:, 3] = behaviour() == 0
     alike[situation[:, 2], 2] = whole[situation[:, 2]] / 2
+    moved = np.where(situation[:, :, None], 0.1 * noise[:, None, ::-1], np.nan)
     life = np.repeat(np.arange(LIVES), EACH)
-    return MemoryLength(np.array([1, 4]), effects[:, 0], effects[:, 1], whole, alike, situation, life, age())
+    return MemoryLength(np.array([1, 4]), effects[:, 0], effects[:, 1], whole, alike, moved, situation, life, age())
 
 
 def behaviour() -> np.ndarray:
@@ -228,8 +245,8 @@ def age() -> np.ndarray:
 
 def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
     uses = memory_use(length, behaviour())
-    rows = {(row.group, row.outcome, row.ticks_ago): row for row in uses if row.replaced != WHOLE_ALIKE}
-    assert len(rows) == (1 + 2 + 3 + 2) * (2 * 3 + 1) and len(uses) == len(rows) + 3
+    rows = {(row.group, row.outcome, row.ticks_ago): row for row in uses if row.replaced not in (WHOLE_ALIKE, MOVED)}
+    assert len(rows) == (1 + 2 + 3 + 2) * (2 * 3 + 1) and len(uses) == len(rows) + 3 + 2 * 3
     for group, outcome, wanted in (
         ("all", "kl", 2.0), ("behaviour 0", "kl", 1.0), ("behaviour 1", "kl", 3.0), (PHASES[0], "value", 4.5),
         (PHASES[2], "value", 24.5),
@@ -251,36 +268,52 @@ def test_situations_are_compared_within_lives(length: MemoryLength) -> None:
     alone = length.life < 10  # not in combat only
     length.alike[length.situation[:, 3], 3] = length.whole[length.situation[:, 3]] / 2
     length.alike[alone, 2] = np.nan
-    kl, value, moves = situations_compared(length)
+    compared = situations_compared(length)
+    kl, value, moves = (use for use in compared if use.replaced == WHOLE_ALIKE)
     assert kl.group == "in combat, less not in combat" and kl.outcome == "kl" and kl.lives == LIVES - 10
     assert kl.low < 1 < kl.high and kl.value == pytest.approx(1, rel=0.1) and kl.p < 1e-9
     ages = [age()[(length.life >= 10) & (behaviour() == number)].mean() / 2 for number in (0, 1)]
     assert value.value == pytest.approx(ages[1] - ages[0], rel=0.2) and moves.value == pytest.approx(1, rel=0.1)
     assert {(row.group, row.p) for row in memory_use(length, behaviour()) if np.isfinite(row.p)} == {
-        (row.group, row.p) for row in (kl, value, moves)
+        (row.group, row.p) for row in compared
     }
     length.alike[length.life > 13] = np.nan
     assert not situations_compared(length), "four lives that were in both"
 
 
+def test_what_is_easily_changed_is_told_from_what_the_memory_changes(length: MemoryLength) -> None:
+    """In combat the memory counts three times as much. So do random directions, or they do not."""
+    in_combat, not_in_combat = length.situation[:, 2], length.situation[:, 3]
+    length.alike[not_in_combat, 3] = length.whole[not_in_combat] / 2
+    for sensitive, factor in ((1.0, 3.0), (3.0, 1.0)):
+        length.moved[in_combat, 2] *= sensitive
+        (times,) = (use for use in situations_compared(length) if (use.replaced, use.outcome) == (BEYOND_MOVED, "kl"))
+        assert times.value == pytest.approx(factor, rel=0.1)
+        assert times.low < factor < times.high and (times.p < 1e-9) == (factor > 1)
+    length.moved[in_combat, 2] = 0.0
+    times = next(use for use in situations_compared(length) if use.replaced == BEYOND_MOVED)
+    assert np.isnan([times.value, times.p]).all(), "nothing that it could be a multiple of"
+
+
 def test_nothing_is_said_of_situations_that_do_not_matter() -> None:
+    """Neither where all counts alike nor, compared with random directions, where everything counts twice as much."""
     random = np.random.default_rng(3)
-    p = []
+    difference, times = [], []
     for _ in range(200):
         n = LIVES * EACH
         situation = np.zeros((n, len(SITUATIONS)), bool)
         situation[:, 0] = random.random(n) < 0.3
         situation[:, 1] = ~situation[:, 0]
         life = np.repeat(np.arange(LIVES), EACH)
-        whole = random.exponential(1 + np.arange(LIVES)[life, None] / LIVES, (n, 3))
-        alike = np.where(situation[:, :, None], whole[:, None], np.nan)
-        p += [
-            row.p
-            for row in situations_compared(
-                MemoryLength(np.array([]), whole, whole, whole, alike, situation, life, life)
-            )
-        ]
-    assert len(p) == 600 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
+        whole, moved = random.exponential(1 + np.arange(LIVES)[life, None] / LIVES, (2, n, 3))
+        alike, moved = (np.where(situation[:, :, None], effect[:, None], np.nan) for effect in (whole, moved))
+        length = MemoryLength(np.array([]), whole, whole, whole, alike, moved, situation, life, life)
+        difference += [use.p for use in situations_compared(length) if use.replaced == WHOLE_ALIKE]
+        alike[:, 0] *= 2
+        moved[:, 0] *= 2
+        times += [use.p for use in situations_compared(length) if use.replaced == BEYOND_MOVED]
+    for p in (difference, times):
+        assert len(p) == 600 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
 
 
 def test_few_lives_have_no_interval(length: MemoryLength) -> None:
