@@ -39,6 +39,8 @@ def connect(address: str) -> None:
     if address == "local":
         _keep_to_this_machine()
     else:
+        # Ray would try twenty times, each of more than half a minute if something else than Ray listens there.
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
         _hide_token()
     try:
         import ray

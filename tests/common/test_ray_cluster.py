@@ -1,6 +1,7 @@
 """A Ray cluster that a command starts is its own: other machines cannot reach it, and other users have no token."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,19 @@ def test_what_is_no_address(text: str) -> None:
 @pytest.mark.parametrize("host", ["a..b", "..", "a" * 70])
 def test_a_name_that_no_host_can_have_is_refused_in_one_line(host: str) -> None:
     assert_refuses("no Ray cluster answers at", connect, f"{host}:6379")
+
+
+CONNECTING = """
+import sys
+from common import command_line, ray_cluster
+command_line.run(lambda: ray_cluster.connect(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_a_port_at_which_something_else_listens_is_refused(tmp_path: Path) -> None:
+    """Ray takes 40 seconds to give up; with its own settings, a quarter of an hour."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        refused = python("-c", CONNECTING, address, HOME=str(tmp_path), code=2, timeout=200)
+    assert f"no Ray cluster can be used at '{address}'" in refused.stderr.splitlines()[-1]
