@@ -67,10 +67,9 @@ def _known(folder: Path) -> tuple[str, str] | None:
         if (folder / METADATA_FILE).is_file():
             metadata = read_metadata(folder)
             return ("dump", command_of_dump(folder, metadata)) if metadata.origin == "game" else ("simulated dump", "")
-        if (folder / _DONE).is_file():
-            return "run", str(_json(folder / _DONE).get("command") or "")
-        if (folder / _RUN).is_file():
-            return "run", ""
+        for name in (_DONE, _RUN):
+            if (folder / name).is_file():
+                return "run", str(_json(folder / name).get("command") or "")
         if (folder / _TRAINING).is_file():
             content = _json(folder / _TRAINING)
             return "training" if "agent" in content else "world model", str(content.get("command") or "")

@@ -23,7 +23,7 @@ def results(dump: Path, tmp_path: Path) -> Path:
     (run / "DONE.json").write_text(json.dumps({"files": {}, "command": "python train_probes.py data/planted"}))
     stopped = tmp_path / "results" / "STOPPED"
     stopped.mkdir()
-    (stopped / "run.json").write_text("{}")
+    (stopped / "run.json").write_text(json.dumps({"command": "python intervene.py -p mine --edit clear"}))
     training = tmp_path / "runs" / "mine"
     training.mkdir(parents=True)
     (training / "settings.json").write_text(json.dumps({"agent": "hybrid", "command": "python train.py -a hybrid"}))
@@ -42,6 +42,7 @@ def test_everything_is_listed_once_with_its_command_size_and_age(results: Path) 
         "world_models/dreams": "world model",
     }  # fmt: skip
     assert listed["results/RUN"][1] == "python train_probes.py data/planted"
+    assert listed["results/STOPPED"][1] == "python intervene.py -p mine --edit clear"
     assert listed["runs/mine"][1] == "python train.py -a hybrid"
     assert listed["world_models/dreams"][1] == "python train_world_model.py data"
     assert listed["data/planted"][1].startswith("python extract_activations.py pve -p")

@@ -38,6 +38,7 @@ from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from analysis.interventions.play.request import RunOptions
 from common.argument_checks import parts_of, split
 from common.checked_json import read_small_json, with_checksum, without_checksum
+from common.command_line import this_command
 from common.files import locked_folder, make_folder, sha256, write_json
 from common.progress_view import progress
 from common.user_error import UserError
@@ -50,9 +51,9 @@ from reinforcement_learning.play.workers import Workers
 
 _NOT_SETTINGS = (
     "output", "resume", "vectorization", "ray_address", "workers", "policies_dir", "maps_dir", "embeddings_dir",
-    "equivalent_within",
+    "equivalent_within", "command",
 )  # fmt: skip
-"""Options that do not change the results."""
+"""What does not change the results."""
 
 
 def play(options: RunOptions, workers: Workers) -> None:
@@ -199,6 +200,7 @@ def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:
         },
         "environment": {**asdict(contest.env), "maps_dir": None},
         "versions": versions(),
+        "command": this_command(),
     }
 
 
