@@ -121,32 +121,47 @@ def memory_length(
     differences = np.empty((len(records), len(ticks), 2))
     for number, back in enumerate(ticks.tolist()):
         differences[:, number] = change(decide(replay(back, tensor(tracks.read[donors]))))[:, :2]
-        progress((number + 1) / len(ticks))
+        progress(0.5 * (number + 1) / len(ticks))
     read = tensor(tracks.read[records])
 
     def remembering(state: torch.Tensor) -> np.ndarray:
         return change(decide(update(state, read)))
 
     whole = remembering(tensor(tracks.state[donors]))
-    life, held = tracks.lives.index, situation[records]
-    own = tensor(tracks.state[tracks.ahead(records, -1)])  # (n, S)
+    alike, moved = _by_situation(
+        tracks, records, situation, update.units, random, remembering, lambda share: progress(0.5 + 0.5 * share)
+    )
+    return MemoryLength(
+        ticks, differences[:, :, 0], differences[:, :, 1], whole, alike, moved, situation[records],
+        tracks.lives.index[records], tracks.place[records],
+    )  # fmt: skip
+
+
+def _by_situation(
+    tracks: Tracks, records: np.ndarray, situation: np.ndarray, units: int, random: np.random.Generator,
+    remembering: Callable[[torch.Tensor], np.ndarray], progress: Callable[[float], None],
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return `alike` and `moved` of a `MemoryLength`.
+
+    Args:
+        situation: of every record of the tracks.
+        remembering: `OUTCOMES` of the n decisions with other states before them, (n, S) -> (n, 3).
+    """
+    held, own = situation[records], tensor(tracks.state[tracks.ahead(records, -1)])  # (n, SITUATIONS) and (n, S)
     alike, moved = np.full((2, *held.shape, len(OUTCOMES)), np.nan)
     for number, of_group in enumerate(held.T):
         there = np.flatnonzero(situation[:, number])
-        if len(np.unique(life[there])) < 2:
-            continue
-        effects = np.zeros((2, len(records), len(OUTCOMES)))
-        for _ in range(_DRAWS):
-            of_others = donors.copy()
-            of_others[of_group] = _of_other_lives(tracks, records[of_group], random, there)
-            other = tensor(tracks.state[of_others])
-            aside = own + _in_random_directions(other - own, update.units, random)
-            effects += [remembering(other), remembering(aside)]
-        alike[of_group, number], moved[of_group, number] = effects[:, of_group] / _DRAWS
-    return MemoryLength(
-        ticks, differences[:, :, 0], differences[:, :, 1], whole, alike, moved, held, life[records],
-        tracks.place[records],
-    )  # fmt: skip
+        if len(np.unique(tracks.lives.index[there])) > 1:
+            effects = np.zeros((2, len(records), len(OUTCOMES)))
+            for _ in range(_DRAWS):
+                of_others = records.copy()
+                of_others[of_group] = _of_other_lives(tracks, records[of_group], random, there)
+                other = tensor(tracks.state[of_others])
+                aside = own + _in_random_directions(other - own, units, random)
+                effects += [remembering(other), remembering(aside)]
+            alike[of_group, number], moved[of_group, number] = effects[:, of_group] / _DRAWS
+        progress((number + 1) / held.shape[1])
+    return alike, moved
 
 
 def _in_random_directions(way: torch.Tensor, units: int, random: np.random.Generator) -> torch.Tensor:
