@@ -16,7 +16,7 @@ from analysis.dynamics.decompositions import Scale, decompose
 from analysis.dynamics.neighbours import ward_labels
 from analysis.lives import Lives
 from analysis.runs.propagated_labels import rule_from
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, draws_of
 
 _NEIGHBOURS, _MIN_DIST, _SMALLEST, _SAMPLES = 15, 0.1, 15, 5
 _STEPS, _STATES = 400, 256
@@ -168,7 +168,7 @@ class LifeResamples:
         """
         lives = int(life.max()) + 1
         self.life = life
-        self.draws = np.random.default_rng(seed).multinomial(lives, np.full(lives, 1 / lives), resamples)
+        self.draws = draws_of(lives, resamples, seed)
 
     def estimate(self, measure: Callable[[np.ndarray], float]) -> Estimate:
         """Return a measure of all records, and its interval.

@@ -18,6 +18,7 @@ from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
+from analysis.statistics.resampling import draws_of
 from common.progress_view import Step
 from common.user_error import UserError
 
@@ -115,7 +116,7 @@ def kept_by(states: PlaneStates, planes: dict[str, np.ndarray], resamples: int, 
     """
     rank = _ranks(states.activations)
     lives, life = np.unique(states.life, return_inverse=True)
-    weights = np.random.default_rng(seed).multinomial(len(lives), np.full(len(lives), 1 / len(lives)), resamples)
+    weights = draws_of(len(lives), resamples, seed)
     count = np.bincount(life, minlength=len(lives))
     kept = []
     for name, plane in planes.items():

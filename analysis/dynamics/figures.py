@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from analysis.dynamics.decompositions import TITLES
 from analysis.dynamics.jacobians import mean_jacobians, time_constants
-from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.motion_stages import Effects, HeldInput, Motion, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
 from analysis.dynamics.states_stage import StudiedStates
@@ -17,6 +16,7 @@ from analysis.figures.points import PointsPanel, add_cluster_legend, draw_cluste
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
 from analysis.statistics.inference import LEVEL
+from analysis.statistics.resampling import means_over_lives
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3

@@ -18,7 +18,7 @@ from analysis.dynamics.update import Update
 from analysis.features import feature_matrix, features_named
 from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation
-from analysis.statistics.resampling import draws_of
+from analysis.statistics.resampling import means_over_lives
 
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
@@ -37,7 +37,6 @@ SITUATIONS = (
 )  # fmt: skip
 _DRAWS = 20
 _FEWEST_LIVES = 5
-_RESAMPLES = 500
 _ENDS = (0.025, 0.975)
 
 
@@ -322,15 +321,6 @@ def _uses(length: MemoryLength, name: str, own: np.ndarray, more: Mapping[str, n
         means, (low, high) = columns.mean(axis=0), _interval(columns, life)
         for place, (kind, ticks) in enumerate(replaced[: columns.shape[1]]):
             yield MemoryUse(*start, kind, ticks, outcome, *(float(ends[place]) for ends in (means, low, high)))
-
-
-def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int] = 0) -> np.ndarray:
-    """Return means of resampled lives, (resamples, columns), of values (n, columns)."""
-    _, number = np.unique(life, return_inverse=True)
-    count = np.bincount(number)
-    sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, columns)
-    draws = draws_of(len(count), _RESAMPLES, seed)
-    return (draws @ sums) / (draws @ count)[:, None]
 
 
 def _groups(behaviour: np.ndarray, age: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

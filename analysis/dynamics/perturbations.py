@@ -11,13 +11,12 @@ import torch
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.dynamics.jacobians import AT_ONCE
-from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.interventions.effects.persistence import half_life
 from analysis.interventions.effects.run_file import EFFECTS_FILE, StoredEstimate, directions_of_run
 from analysis.runs.finished_files import open_finished
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, means_over_lives
 from common.argument_checks import split
 from common.user_error import UserError
 

@@ -10,7 +10,7 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.sparse.states import SparseStates
 from analysis.statistics.inference import student_stretch
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, draws_of
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -41,7 +41,7 @@ class Units:
         few = len(episodes) < ENOUGH_EPISODES
         index = np.unique(life, return_inverse=True)[1] if few else number
         count = int(index.max()) + 1
-        draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+        draws = draws_of(count, RESAMPLES, seed)
         return Units("life" if few else "episode", index, draws.astype(np.float64))
 
     def mean(self, numbers: np.ndarray, weights: np.ndarray | None = None) -> Estimate:

@@ -11,6 +11,7 @@ import numpy as np
 
 from activation_store.schema import OPTIONS
 from analysis.sparse.scores import RESAMPLES, Estimate, Units
+from analysis.statistics.resampling import draws_of
 from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
 from analysis.world_model.scene import MOVES, VITALS
 from common.files import write_text
@@ -139,7 +140,7 @@ def over_lives(origin: np.ndarray, seed: int) -> Units:
     """Return lives as units of resampling, given the number of each record's, (B,)."""
     index = np.unique(origin, return_inverse=True)[1]
     count = int(index.max()) + 1
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    draws = draws_of(count, RESAMPLES, seed)
     return Units("life", index, draws.astype(np.float64))
 
 

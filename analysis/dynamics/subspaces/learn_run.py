@@ -16,7 +16,6 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import build_untrained
 from agent_zoo.memory import MemoryState
-from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.subspaces.alignment import (
     AHEAD,
     Exchange,
@@ -35,6 +34,7 @@ from analysis.dynamics.update import Update
 from analysis.features import feature_matrix, features_named
 from analysis.features.registry import CATEGORIES
 from analysis.runs.run_folder import RunFolder, description
+from analysis.statistics.resampling import means_over_lives
 from analysis.tables import tab_separated
 from common.progress_view import Step, step
 from common.user_error import UserError
