@@ -9,6 +9,7 @@ from analysis.dynamics.decompositions import MOST_FITTED, TITLES
 from analysis.dynamics.fixed_points import TICKS
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.memory_length import (
+    BEYOND_MOVED,
     MOVED,
     WHOLE,
     WHOLE_ALIKE,
@@ -359,10 +360,11 @@ def _situation_lines(length: MemoryLength) -> Iterator[str]:
             others = (("same situation", WHOLE_ALIKE), ("random directions", MOVED))
             more = [f"; {name}: {_with_interval(uses[group, kind])}" for name, kind in others if (group, kind) in uses]
             yield f"  {group} ({use.decisions} decisions of {use.lives} lives): {_with_interval(use)}{''.join(more)}"
-    compared = [use for use in situations_compared(length) if use.outcome == "kl"]
-    for alike, moved, times in zip(*[iter(compared)] * 3, strict=True):
+    compared = {(use.group, use.replaced): use for use in situations_compared(length) if use.outcome == "kl"}
+    for group in dict.fromkeys(group for group, _ in compared):
+        alike, moved, times = (compared[group, kind] for kind in (WHOLE_ALIKE, MOVED, BEYOND_MOVED))
         yield (
-            f"  {alike.group}, within {alike.lives} lives: same situation: {_with_interval(alike)}, p {alike.p:.4f}; "
+            f"  {group}, within {alike.lives} lives: same situation: {_with_interval(alike)}, p {alike.p:.4f}; "
             f"random directions: {_with_interval(moved)}, p {moved.p:.4f}"
         )
         if np.isfinite(times.value):
