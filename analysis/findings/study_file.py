@@ -36,6 +36,8 @@ OVER_TRAININGS = ("mean", "low", "high", "p", "q", "q_primary", "n")
 """What can be said of a column over several stages; see `analysis.findings.results.mean_over_trainings`."""
 Q_PRIMARY = "q_primary"
 """What can be said of a primary outcome only: p corrected for the primary outcomes, and nothing else."""
+LEVELS = ("score", "accuracy", "twin")
+"""Columns whose mean over trainings is no test: nobody asks whether an AUC, or how long agents live, is 0."""
 BY_EPISODE = {"effects.tsv": "effects_by_episode.tsv"}
 """Tables whose numbers are means over episodes, and the table beside each that holds the episodes."""
 
@@ -147,10 +149,14 @@ class Claim:
         return list(dict.fromkeys(number.column for number in self.numbers if number.row == name))
 
     def tested(self, name: str) -> list[str]:
-        """Return those that the sentence says, not only its control, and those of which a q is said."""
+        """Return those that the sentence says, not only its control, and those of which a q is said.
+
+        Levels are left out: that a score is not 0 is no finding, and would make all others look surer.
+        """
         sentence = [number for number in self.says if isinstance(number, Number)]
         with_q = [number for number in self.control if isinstance(number, Number) and number.what.startswith("q")]
-        return list(dict.fromkeys(number.column for number in sentence + with_q if number.row == name))
+        columns = dict.fromkeys(number.column for number in sentence + with_q if number.row == name)
+        return [column for column in columns if column not in LEVELS]
 
 
 @dataclass(frozen=True)

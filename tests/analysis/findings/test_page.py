@@ -77,6 +77,14 @@ def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
     assert f"B {q[1]:.6f}" not in text
 
 
+@pytest.mark.parametrize("level", ["score", "accuracy", "twin"])
+def test_levels_are_no_tests(level: str) -> None:
+    """That an AUC is not 0 would make everything else look surer."""
+    says = f'{{{{ a.{level}.mean|f(".1f") }}}} and {{{{ a.value.mean|f(".1f") }}}}'
+    (claim,) = study((says, "none", {"a": mean_of("one")})).claims
+    assert claim.columns("a") == [level, "value"] and claim.tested("a") == ["value"]
+
+
 def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_when(folder: Path) -> None:
     row, two = mean_of("one"), mean_of("two")
     claim = ('A {{ a.value.q_primary|f(".6f") }} and {{ b.value.q|f(".6f") }}', "none", {"a": row, "b": two})
