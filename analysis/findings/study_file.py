@@ -151,12 +151,13 @@ class Claim:
     def tested(self, name: str) -> list[str]:
         """Return those that the sentence says, not only its control, and those of which a q is said.
 
-        Levels are left out: that a score is not 0 is no finding, and would make all others look surer.
+        Over several stages, levels are left out: that a mean score is not 0 is no finding, and would make all others
+        look surer. The p of a single stage's table is that of a test which the stage itself made.
         """
         sentence = [number for number in self.says if isinstance(number, Number)]
         with_q = [number for number in self.control if isinstance(number, Number) and number.what.startswith("q")]
         columns = dict.fromkeys(number.column for number in sentence + with_q if number.row == name)
-        return [column for column in columns if column not in LEVELS]
+        return [column for column in columns if column not in LEVELS or not self.rows[name].several]
 
 
 @dataclass(frozen=True)

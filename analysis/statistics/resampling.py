@@ -86,14 +86,12 @@ def draws_of(units: int, resamples: int, seed: int | list[int]) -> np.ndarray:
     return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), resamples)
 
 
-def means_over_lives(
-    values: np.ndarray, life: np.ndarray, seed: int | list[int] = 0, resamples: int = 500
-) -> np.ndarray:
-    """Return means of resampled lives, (R, columns), of values (n, columns)."""
+def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int] = 0) -> np.ndarray:
+    """Return means of resampled lives, (500, columns), of values (n, columns)."""
     _, number = np.unique(life, return_inverse=True)
     count = np.bincount(number)
     sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, columns)
-    draws = draws_of(len(count), resamples, seed)
+    draws = draws_of(len(count), 500, seed)
     return (draws @ sums) / (draws @ count)[:, None]
 
 

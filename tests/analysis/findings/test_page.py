@@ -83,6 +83,8 @@ def test_levels_are_no_tests(level: str) -> None:
     says = f'{{{{ a.{level}.mean|f(".1f") }}}} and {{{{ a.value.mean|f(".1f") }}}}'
     (claim,) = study((says, "none", {"a": mean_of("one")})).claims
     assert claim.columns("a") == [level, "value"] and claim.tested("a") == ["value"]
+    single = replace(claim, rows={"a": TableRow("x_1", "effects.tsv", {"outcome": "one"})})
+    assert single.tested("a") == [level, "value"], "its p is that of the stage's own test"
 
 
 def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_when(folder: Path) -> None:
