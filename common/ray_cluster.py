@@ -55,6 +55,11 @@ def connect(address: str) -> None:
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except ray.exceptions.AuthenticationError:
+        raise UserError(
+            f"no token for the Ray cluster at {address!r}, although RAY_AUTH_MODE is token: set RAY_AUTH_TOKEN, or put "
+            "the cluster's token into ~/.ray/auth_token"
+        ) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UserError(
             f"no Ray cluster can be used at {address!r}: {' '.join(str(error).split())} (if the cluster asks for a "

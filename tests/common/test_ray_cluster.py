@@ -12,6 +12,15 @@ from tests.command import assert_refuses, python
 
 pytest.importorskip("ray")
 
+
+@pytest.fixture(autouse=True)
+def _not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the cluster, and its variables, that another test has connected this process to."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+
+
 LISTENING = """
 import os, psutil
 from common.ray_cluster import connect
@@ -26,11 +35,7 @@ print(ray.get(ray.remote(lambda: os.environ["RAY_AUTH_MODE"]).remote()), len(os.
 
 
 @pytest.mark.slow
-def test_a_cluster_of_ones_own_listens_on_the_loopback_interface_and_asks_for_a_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in os.environ if name.startswith("RAY_")]:
-        monkeypatch.delenv(name)
+def test_a_cluster_of_ones_own_listens_on_the_loopback_interface_and_asks_for_a_token(tmp_path: Path) -> None:
     assert python("-c", LISTENING, HOME=str(tmp_path)).stdout.splitlines() == ["{'127.0.0.1'}", "token 64"]
     assert not (tmp_path / ".ray").exists(), "the token is on the disk"
 
@@ -41,7 +46,6 @@ def test_the_token_of_other_clusters_is_kept_from_other_users(tmp_path: Path, mo
     token.write_text("secret")
     token.chmod(0o644)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
     assert_refuses("no Ray cluster answers at 127.0.0.1:1", ray_cluster.connect, "127.0.0.1:1")
     assert token.stat().st_mode & 0o777 == 0o600
 
@@ -66,6 +70,13 @@ import sys
 from common import command_line, ray_cluster
 command_line.run(lambda: ray_cluster.connect(sys.argv[1]))
 """
+
+
+def test_a_token_that_is_missing_is_named_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        refused = python("-c", CONNECTING, address, HOME=str(tmp_path), RAY_AUTH_MODE="token", code=2)
+    assert f"no token for the Ray cluster at '{address}'" in refused.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
