@@ -22,6 +22,8 @@ CONFIDENCE = 0.95
 OUTCOME = "outcome"
 """Column by which rows of one table differ that are of one family."""
 _WORLD = "world"
+_TEST = re.compile(r"(^|[._])[pq](_primary)?$")
+"""Columns with p-values, plain and corrected."""
 
 
 class Results:
@@ -153,7 +155,7 @@ def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
 
 
 def formatted(values: Mapping[str, str], column: str, form: str) -> str:
-    """Return one number as a claim says it.
+    """Return one number as a claim says it; a p or q of a column such as `p` or `q_primary` is never said to be 0.
 
     Raises:
         UserError: there is no such column, or it holds no number although a format asks for one.
@@ -164,7 +166,10 @@ def formatted(values: Mapping[str, str], column: str, form: str) -> str:
     if not form:
         return text
     value = number(values, column)
-    return format(round(value) if form.endswith("d") else value, form)
+    said = format(round(value) if form.endswith("d") else value, form)
+    if _TEST.search(column) and value > 0 and not said.strip("0."):
+        return f"< {said[:-1]}1"
+    return said
 
 
 def number(values: Mapping[str, str], column: str, path: Path = Path("a table")) -> float:

@@ -136,7 +136,7 @@ def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(
     table = ResultTable("T", "y", "effects.tsv", ("outcome", "value:+.2f", "q:.1f"))
     asked = study(tables=(table,))
     text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
-    assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
+    assert "| one | +2.00 |  |" in text and "| two | -1.00 | < 0.1 |" in text and numbers == 9
     across = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
     asked = study(tables=(across,))
     text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
@@ -308,6 +308,9 @@ def test_numbers_are_written_as_asked() -> None:
     row = {"value": "-58.307292", "q": "0.0238", "n": "12", "word": "effect", "nothing": ""}
     cases = (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
     assert [formatted(row, *case) for case in cases] == ["-58.3", "0.024", "2%", "12", "effect"]
+    tiny = dict.fromkeys(("p", "value.p", "random_q", "q_primary", "p_of_moves"), "3e-15")
+    assert [formatted(tiny, column, ".4f") for column in tiny] == ["< 0.0001"] * 4 + ["0.0000"]
+    assert formatted({"q": "0"}, "q", ".3f") == "0.000"
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
         assert_refuses(says, formatted, row, column, form)
 
