@@ -10,7 +10,7 @@ from typing import Any
 
 from activation_store.reader import read_metadata
 from activation_store.recording import command_of_dump
-from activation_store.schema import METADATA_FILE
+from activation_store.schema import COMMAND, METADATA_FILE
 from common.checked_json import read_small_json
 from common.files import visible
 from common.user_error import UserError
@@ -66,7 +66,9 @@ def _known(folder: Path) -> tuple[str, str] | None:
     try:
         if (folder / METADATA_FILE).is_file():
             metadata = read_metadata(folder)
-            return ("dump", command_of_dump(folder, metadata)) if metadata.origin == "game" else ("simulated dump", "")
+            if metadata.origin == "simulated":
+                return "simulated dump", str(metadata.environment.get(COMMAND) or "")
+            return "dump", command_of_dump(folder, metadata)
         for name in (_DONE, _RUN):
             if (folder / name).is_file():
                 return "run", str(_json(folder / name).get("command") or "")

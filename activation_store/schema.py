@@ -39,6 +39,8 @@ _TABLES_ALWAYS = ("Tile", "Entity", "Inventory", "CurrentTick")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _UNITS_AT_MOST = 1 << 14
 
+COMMAND = "command"
+"""Of a simulated dump: in `environment`, the command that made it."""
 SOURCE_DUMP, STARTS = "dump_sha256", "starts"
 """Of a simulated dump: in `environment["simulated"]`, the hash of the metadata of the dump that lives go on from;
 in what is said of an episode, the episode, agent and tick that each life goes on from, in the order of their slots."""

@@ -10,7 +10,7 @@ from torch.nn import functional
 from activation_store.directions import Direction, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.reader import read_metadata
-from activation_store.schema import OPTIONS
+from activation_store.schema import COMMAND, OPTIONS
 from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
 from analysis.interventions.edits.state_edits import check_direction
@@ -68,7 +68,10 @@ def _is_there(folder: Path, held_out: HeldOut, options: LivesOptions, arm: Arm) 
     if state_of(folder) != "whole":
         return False
     there, wanted = read_metadata(folder), simulated_metadata(held_out, options, arm)
-    worlds = [orjson.dumps(metadata.environment, option=orjson.OPT_SORT_KEYS) for metadata in (there, wanted)]
+    worlds = [
+        orjson.dumps({**metadata.environment, COMMAND: None}, option=orjson.OPT_SORT_KEYS)
+        for metadata in (there, wanted)
+    ]
     made = [(metadata.world_model_sha256, metadata.seed) for metadata in (there, wanted)]
     return worlds[0] == worlds[1] and made[0] == made[1]
 

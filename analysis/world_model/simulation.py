@@ -18,7 +18,7 @@ from activation_store.layers import WORLD_HIDDEN as HIDDEN
 from activation_store.layers import WORLD_LATENT as LATENT
 from activation_store.reader import read_metadata
 from activation_store.records import RaggedRows, Records
-from activation_store.schema import SOURCE_DUMP, STARTS, DumpMetadata
+from activation_store.schema import COMMAND, SOURCE_DUMP, STARTS, DumpMetadata
 from activation_store.writer import DumpWriter
 from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import RowFeatures, entity_features, item_features
@@ -30,6 +30,7 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SimulationOptions
 from analysis.world_model.outcomes import Outcomes, OutcomeSums
 from analysis.world_model.scene import likeliest, own_columns
+from common.command_line import this_command
 
 _FIRST_PLAYER = 1001
 _LARGEST = 32767
@@ -227,6 +228,7 @@ def simulate(
         for branch in played:
             if branch.arm.folder:
                 metadata = simulated_metadata(held_out, options, branch.arm)
+                metadata.environment[COMMAND] = this_command()
                 branch.writer = stack.enter_context(DumpWriter(branch.arm.folder, metadata))
         batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
         for episode, starts in enumerate(batches):
