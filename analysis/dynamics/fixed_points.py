@@ -65,7 +65,7 @@ def find_fixed_points(
     followed, half_spread = _followed(update, first, held, lambda share: progress(0.2 * share))
     descended = _descended(update, first, held, lambda share: progress(0.2 + 0.5 * share))
     state, twice = torch.cat([followed, descended]), torch.cat([held, held])  # (2 n, S), (2 n, units)
-    points = _polished(update, state, twice, lambda share: progress(0.7 + 0.3 * share))
+    points = _polished(update, state, twice, lambda share: progress(0.7 + 0.2 * share))
     speed = _speed(update, points, twice)
     near = _SAME * max(float(first.std(dim=0, correction=0).norm()), _TINY)
     kept, group = _distinct(points, speed, near)
@@ -75,8 +75,12 @@ def find_fixed_points(
     settled = np.bincount(group[: len(starts)][there.numpy()], minlength=len(kept))
     order = np.lexsort((speed[kept].numpy(), -settled))
     chosen = points[kept][order]
-    values = [torch.linalg.eigvals(update.jacobian(point[None], held[:1])[0]).numpy() for point in chosen]
-    eigenvalues = np.stack([row[np.argsort(-np.abs(row), kind="stable")] for row in values])
+    rows = []
+    for number, point in enumerate(chosen):
+        values = torch.linalg.eigvals(update.jacobian(point[None], held[:1])[0]).numpy()
+        rows.append(values[np.argsort(-np.abs(values), kind="stable")])
+        progress(0.9 + 0.1 * (number + 1) / len(chosen))
+    eigenvalues = np.stack(rows)
     return FixedPoints(chosen.numpy(), speed[kept][order].numpy(), settled[order], eigenvalues, half_spread)
 
 
@@ -150,9 +154,11 @@ def _distinct(points: torch.Tensor, speed: torch.Tensor, closest: float) -> tupl
     """
     kept: list[int] = []
     group = np.zeros(len(points), np.int64)
+    exact = "donot_use_mm_for_euclid_dist"
+    same = (torch.cdist(points, points, compute_mode=exact) < closest).numpy()  # (len(points), len(points))
     for index in torch.argsort(speed).tolist():
-        near = [number for number, place in enumerate(kept) if float((points[place] - points[index]).norm()) < closest]
-        group[index] = near[0] if near else len(kept)
-        if not near:
+        near = np.flatnonzero(same[index, kept])
+        group[index] = near[0] if len(near) else len(kept)
+        if not len(near):
             kept.append(index)
     return kept, group
