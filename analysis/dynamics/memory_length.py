@@ -18,7 +18,7 @@ from analysis.dynamics.update import Update
 from analysis.features import feature_matrix, features_named
 from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation
-from analysis.statistics.resampling import means_over_lives
+from analysis.statistics.resampling import jackknife, means_over_lives
 
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
@@ -284,9 +284,8 @@ def _ratio_of_ratios(effects: np.ndarray) -> tuple[float, ...]:
     """Return (a / c) / (b / d) of the means over lives of effects a, b, c and d, (4, lives).
 
     Returns:
-        The ratio, its 95% interval and a two-sided p-value that it is 1. They are those of its logarithm, by the
-        jackknife over lives and Student's t with one degree of freedom less than lives (Tukey 1958). NaN if a mean is
-        not positive.
+        The ratio, its 95% interval and a two-sided p-value that it is 1, those of its logarithm by the jackknife over
+        lives. NaN if a mean is not positive.
     """
     lives = effects.shape[1]
     left_out = (effects.sum(axis=1, keepdims=True) - effects) / (lives - 1)  # means without one life, (4, lives)
@@ -294,8 +293,8 @@ def _ratio_of_ratios(effects: np.ndarray) -> tuple[float, ...]:
     if not (means > 0).all():
         return (np.nan,) * 4
     value, *without = np.array([1, -1, -1, 1]) @ np.log(means)
-    test = stats.ttest_1samp(lives * value - (lives - 1) * np.array(without), 0)
-    return *np.exp([value, *test.confidence_interval()]).tolist(), float(test.pvalue)
+    low, high, p = jackknife(value, np.array(without))
+    return *np.exp([value, low, high]).tolist(), p
 
 
 def _mean_of_each(values: np.ndarray, life: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.probes.scores import CONFIDENCE
+from analysis.statistics.resampling import jackknife
 
 _DRAWS = 20
 _FEWEST_THINGS = 4
@@ -37,7 +37,8 @@ def similarities(
             _mean_cka(layers[one], layers[other], [draw[world[draw] != number] for draw in draws])
             for number in np.unique(world)
         ]
-        reach = _jackknife_reach(np.array(without))
+        low, high, _ = jackknife(value, np.array(without))
+        reach = (high - low) / 2
         results[one, other] = value, value - reach, min(1.0, value + reach)
     return results
 
@@ -69,11 +70,3 @@ def _unbiased_hsic(x: np.ndarray, y: np.ndarray) -> float:
 
 def _mean_cka(x: np.ndarray, y: np.ndarray, draws: list[np.ndarray]) -> float:
     return float(np.mean([debiased_cka(x[draw], y[draw]) for draw in draws]))
-
-
-def _jackknife_reach(without: np.ndarray) -> float:
-    from scipy.stats import t
-
-    worlds = len(without)
-    variance = (worlds - 1) / worlds * ((without - without.mean()) ** 2).sum()
-    return float(np.sqrt(variance) * t.ppf((1 + CONFIDENCE) / 2, worlds - 1))

@@ -95,6 +95,22 @@ def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int]
     return (draws @ sums) / (draws @ count)[:, None]
 
 
+def jackknife(value: float, without: np.ndarray) -> tuple[float, float, float]:
+    """Return the ends of a number's 95% interval, and a two-sided p-value that it is 0.
+
+    Both are Student's on the jackknife's pseudo-values (Tukey 1958).
+
+    Args:
+        value: the number, of all units.
+        without: the same without one unit, (units,).
+    """
+    from scipy import stats
+
+    units = len(without)
+    test = stats.ttest_1samp(units * value - (units - 1) * without, 0)
+    return *test.confidence_interval(), float(test.pvalue)
+
+
 def folds_of(unit: np.ndarray, most: int = 5) -> np.ndarray:
     """Deal whole units, such as lives or worlds, out to folds of about as many records each, (B,) to (B,) int64."""
     from sklearn.model_selection import GroupKFold
