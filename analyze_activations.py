@@ -80,7 +80,8 @@ def analyse(
     outputs.write_summary(run, summary, report)
     outputs.write_report(run)
     if summary:
-        console.print(cluster_table(summary))
+        if summary.clusters:
+            console.print(cluster_table(summary))
         console.print(verdict_lines(summary), highlight=False)
     say(console, f"figures, arrays and summary.txt: {folder.path}")
 
