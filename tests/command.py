@@ -14,6 +14,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,16 +89,28 @@ def python(
     return done
 
 
-def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a stage script in its own session, as a shell would, with its output in a pipe.
+class Started(subprocess.Popen[str]):
+    """A process in its own session, as a shell starts it, with its output in a pipe; a failing test ends it.
 
     Ctrl-C interrupts it even if the tests were started in the background of a shell, which ignores the signal there.
     """
-    return subprocess.Popen(
-        [sys.executable, script, *map(str, arguments)],
-        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+
+    def __init__(self, *command: object):
+        super().__init__(
+            list(map(str, command)), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+
+    def __exit__(self, error: type[BaseException] | None, *more: Any) -> None:
+        if error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        super().__exit__(error, *more)
+
+
+def start(script: str, *arguments: object) -> Started:
+    """Start a stage script."""
+    return Started(sys.executable, script, *arguments)
 
 
 def printed_until(process: subprocess.Popen[str], part: str) -> str:

@@ -253,3 +253,6 @@ def test_every_layer_of_a_memory_can_be_studied(small_world, task, maps, tmp_pat
     two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
     layer = ("--layer", "lstm_hidden_1")
     run_well("analyze_dynamics.py", *two.arguments, *layer, *QUICK, "--output-dir", tmp_path / "results")
+    (run,) = (tmp_path / "results").iterdir()
+    assert json.loads((run / "summary.json").read_text())["layer"] == "lstm_hidden_1"
+    assert (run / "memory_length.png").is_file()

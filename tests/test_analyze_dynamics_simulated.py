@@ -134,7 +134,5 @@ def test_bad_input_is_refused_in_one_line(simulated: Path, features_dump: Record
 
     refused("--layer", "bottleneck", parts=("--layer is bottleneck, which is the same in all ticks of a life",))
     refused("--behaviours-of", "lstm_cell,bottleneck", parts=("--behaviours-of is bottleneck",))
-    refused("--layer", "world_hiden", parts=("did you mean world_hidden",))
     refused("--layer", "world_hidden", "--interventions", "x", parts=("--interventions does nothing with --layer",))
-    refused("--layer", "world_hidden", *QUICK, "--lags", 64, parts=("--lags is 64: no life drawn is long enough",))
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("[!.]*"))

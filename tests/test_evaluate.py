@@ -43,8 +43,7 @@ def evaluated(three_policies: Path, world: list[object], tmp_path_factory: pytes
         shutil.copytree(three_policies, folder, dirs_exist_ok=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(EvaluationJournal, "remove", lambda self: self.path.rename(f"{self.path}.kept"))
-            done = run_here("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, *ALONE, "--untrained", "yaofeng", *world)
-        assert done.returncode == 0, done.stderr
+            done = run_well("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, *ALONE, "--untrained", "yaofeng", *world)
         assert "untrained_yaofeng" in done.stdout and "proc_eval_result.py" in done.stdout
 
     return shared_folder(tmp_path_factory, "evaluated", evaluate)
@@ -111,7 +110,7 @@ def test_other_tasks_and_other_names_of_files(policies: Path, world: list[object
     lists = json.loads((policies / "mine_eval_pve_1.json").read_text())["take"]
     (name,) = (key for key in lists if key.startswith("curriculum/"))
     assert "TickGE" in name and "proc_eval_result.py" not in done.stdout
-    assert run_here(*command, "--save-file-prefix", "held").returncode == 0
+    run_well(*command, "--save-file-prefix", "held")
     assert len(json.loads((policies / "held_1.json").read_text())["take"]["length"]) == 16
 
 
@@ -125,13 +124,13 @@ def test_two_processes_give_the_same_numbers_as_one(evaluated: Path, policies: P
 def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Path, world: list[object]) -> None:
     command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     journal = policies / ".eval_pvp_1.episodes.jsonl"
-    process = start(*command, "--num-envs", 4)
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.05)
-    workers = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.communicate()
+    with start(*command, "--num-envs", 4) as process:
+        while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.05)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.communicate()
     gone, left = psutil.wait_procs(workers, timeout=30)
     assert len(gone) >= 2 and not left  # no worker continues after its parent's death
     assert not list(policies.glob("eval_*.json"))

@@ -154,15 +154,15 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     held = sum(read_metadata(tmp_path / "whole" / name).records for name in ("a", "b"))
     assert projected and all(0.5 < int(number.replace(",", "")) / held < 2 for number in projected)
 
-    process = start(
+    with start(
         "extract_activations.py", *common, "-o", tmp_path / "killed", "--num-envs", 4,
         "--policies-dir", tmp_path / "policies", "--maps-dir", tmp_path / "maps",
-    )  # fmt: skip
-    while not list((tmp_path / "killed").glob("b/episode-*.parquet")):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
+    ) as process:  # fmt: skip
+        while not list((tmp_path / "killed").glob("b/episode-*.parquet")):
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
     assert not list((tmp_path / "killed").rglob("metadata.json"))
     assert_refuses("unfinished", read_dump, tmp_path / "killed" / "a")
     assert_refused(extract(tmp_path, *common, output=tmp_path / "killed"), "unfinished", "resume")

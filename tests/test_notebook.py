@@ -12,10 +12,8 @@ TOUR = ROOT / "notebooks" / "tour.ipynb"
 
 @pytest.mark.slow
 def test_the_tour_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import matplotlib
     import matplotlib.pyplot as plt
 
-    matplotlib.use("agg")
     monkeypatch.chdir(TOUR.parent)
     monkeypatch.syspath_prepend(ROOT)
     there: dict[str, Any] = {}

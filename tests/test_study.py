@@ -146,14 +146,14 @@ def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
 def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
     own = arguments(folder, tmp_path)
     for number in (signal.SIGTERM, signal.SIGINT):
-        child = start("study.py", *own)
         log = tmp_path / "results/tiny/clear_kit.log"
         end = time.monotonic() + 120
-        while not (log.exists() and "to play" in log.read_text()) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert_refused(run_here("study.py", *own), "is still running, of another call or of one that was killed")
-        child.send_signal(number)
-        child.communicate(timeout=120)
+        with start("study.py", *own) as child:
+            while not (log.exists() and "to play" in log.read_text()) and time.monotonic() < end:
+                time.sleep(0.1)
+            assert_refused(run_here("study.py", *own), "is still running, of another call or of one that was killed")
+            child.send_signal(number)
+            child.communicate(timeout=120)
         assert child.returncode == 128 + number and not (tmp_path / "pages").exists()
         log.unlink()
     planned = run_here("study.py", *own, "--plan").stdout

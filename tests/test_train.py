@@ -270,21 +270,13 @@ def test_a_policy_without_recurrence_remembers_what_was_withheld_and_paid_for_an
     policy, info = load_checkpoint(reflexes / "policies" / "reflex.safetensors")
     assert info.recurrent_arguments == {"layers": 0}
     assert not [name for name, _ in policy.named_parameters() if "lstm" in name]
-    assert_remembers(reflexes / "policies" / "reflex.safetensors", "strict")
-
-
-@pytest.mark.slow
-def test_a_policy_remembers_that_its_own_state_was_withheld(trained: Path, tmp_path: Path) -> None:
-    how = ("--env.mask-intrinsics", "--reward.hp-coef", "2", "--reward.bonus-coef", "0", "-n", "blind")
-    run_well("train.py", *ONE_UPDATE, *how, *folders(tmp_path, trained / "maps"))
-    assert_remembers(tmp_path / "policies" / "blind.safetensors", "own")
-
-
-def assert_remembers(path: Path, masked: str) -> None:
-    policy, info = load_checkpoint(path)
-    assert policy.mask == ObservationMask.of({"mask_intrinsics": masked}) != ObservationMask()
+    assert policy.mask == ObservationMask.of({"mask_intrinsics": "strict"}) != ObservationMask()
     coefficients = {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
     assert info.reward == coefficients | {"heal": 0.03, "explore": 0.01, "as_published": True}
+
+
+def test_the_own_state_is_withheld_unless_more_is_named() -> None:
+    assert train.parse(["--env.mask-intrinsics"]).settings.env.mask_intrinsics == "own"
 
 
 def test_a_checkpoint_after_every_second_update(reflexes: Path) -> None:
@@ -413,7 +405,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, o
 
 
 def test_help_shows_every_default() -> None:
-    result = python("train.py", "--help")
+    result = run_well("train.py", "--help")
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
         assert text in result.stdout
     # A flag that is on by default is shown in both forms, so that its text is not misread.

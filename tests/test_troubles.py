@@ -47,7 +47,6 @@ def test_ctrl_c_twice_ends_at_once_and_in_order(command, gap: float, bench: Benc
     with start(*command(bench, tmp_path / "run")) as process:
         assert process.stdout
         before = process.stdout.readline()
-        time.sleep(0.5)
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             time.sleep(gap)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import RewardSettings
+from tests.command import ROOT
 
 TICKS = 30
 EVENT = EventState.State.attr_name_to_col
@@ -120,7 +120,7 @@ def test_weights_of_any_agent_can_be_set(play) -> None:
 @pytest.mark.parametrize("agent", agent_zoo.names())
 def test_the_settings_file_and_the_agents_agree(agent: str) -> None:
     default = agent_zoo.load(agent).RewardWrapper.default
-    assert replace(default, **load_settings(Path("config.yaml"), agent).reward.chosen_rules) == default
+    assert replace(default, **load_settings(ROOT / "config.yaml", agent).reward.chosen_rules) == default
 
 
 @pytest.mark.parametrize(("agent", "paid"), [("neurips23_start_kit", 1), ("yaofeng", 0)])

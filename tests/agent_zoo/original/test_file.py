@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 import shutil
 import struct
 import zipfile
@@ -432,9 +433,7 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
 @pytest.mark.parametrize("what", CLAIMS)
 def test_files_that_claim_much_are_refused_at_once(tmp_path: Path, what: str) -> None:
     content, message = CLAIMS[what]
-    path = write(tmp_path / "a.pt", content())
-    assert_refuses(message, read, path)
-    refused(path)
+    assert re.search(message, refused(write(tmp_path / "a.pt", content())))
 
 
 def test_a_file_larger_than_any_checkpoint_is_not_read(tmp_path: Path) -> None:
@@ -446,7 +445,7 @@ def test_a_file_larger_than_any_checkpoint_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make_path", [os.mkfifo, os.mkdir])
 def test_what_is_no_plain_file_is_refused(tmp_path: Path, make_path: Callable[[Path], None]) -> None:
     make_path(tmp_path / "a.pt")
-    assert "a.pt" in refused(tmp_path / "a.pt")
+    refused(tmp_path / "a.pt")
 
 
 def test_the_format_of_torch_before_zip_archives_is_refused(tmp_path: Path) -> None:

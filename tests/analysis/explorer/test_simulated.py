@@ -101,10 +101,16 @@ def test_what_runs_say_of_ticks_they_say_of_simulated_ones(
     assert {len(track.values) for track in tracks} == {len(label)}
 
 
+@pytest.fixture(scope="module")
+def page_file(run: Path, simulated: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "e.html"
+    run_well("explore.py", run, *simulated, "-o", path)
+    return path
+
+
 @pytest.fixture
-def page(browser, run: Path, simulated: list[Path], tmp_path: Path) -> Iterator:
-    run_well("explore.py", run, *simulated, "-o", tmp_path / "e.html")
-    with opened(browser, tmp_path / "e.html", READY, 1600, 1000) as page:
+def page(browser, page_file: Path) -> Iterator:
+    with opened(browser, page_file, READY, 1600, 1000) as page:
         yield page
 
 
@@ -183,11 +189,12 @@ def test_both_views_and_the_time_axis_are_on_the_screen(page, simulated: list[Pa
 
 
 def test_it_says_where_an_edited_simulation_parts_from_the_unedited_one(page, simulated: list[Path]) -> None:
-    starts = starts_of(simulated[0]).tolist()
+    starts, checked = starts_of(simulated[0]).tolist(), 0
     for slot in range(4):
         episode, agent, tick = starts[slot]
         if any(start[:2] == [episode, agent] and start[2] in range(tick + 1, tick + TICKS) for start in starts):
             continue  # another life begins before this one is over
+        checked += 1
         first, other = (records_of_life(dump, slot) for dump in simulated)
         shared = min(len(first), len(other))
         same = (first.tile[:shared, 112] == other.tile[:shared, 112]).all(axis=1)
@@ -200,6 +207,7 @@ def test_it_says_where_an_edited_simulation_parts_from_the_unedited_one(page, si
             assert "as in “unedited”" in note or "differ" in note, "vitals may differ"
         else:
             assert "from tick" in note and int(note.split("from tick ")[1].split()[0]) <= tick + int(np.argmin(same))
+    assert checked
 
 
 def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: list[Path]) -> None:

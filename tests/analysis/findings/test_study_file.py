@@ -110,6 +110,8 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["stages", 1, "minutes"], 0, "above 0"),
         (["stages", 1, "minute"], 1, "minute"),
         (["stages"], None, "stages"),
+        (["stages", 1, "run"], "-c pass {here}", "'-c' is no script"),
+        (["stages", 1, "name"], "study.json", "has the name of a file of the study"),
         (["primary"], [{"stage": "clear_*", "file": "effects.tsv", "where": {"outcome": "meals"}}], "is in no claim"),
     ],
 )
@@ -162,7 +164,7 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
 
 
-@pytest.mark.parametrize("path", sorted(Path("studies").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
     """One draw is no control: every verdict would be `no controls`. Where none is played, another stage has them.
 
@@ -319,14 +321,6 @@ def test_resume_is_one_option(resume: str) -> None:
 )
 def test_commands_that_stay_inside_are_taken(command: str) -> None:
     check_command(command, "--resume")
-
-
-def test_a_study_file_is_checked_when_it_is_read(tmp_path: Path) -> None:
-    study = {**STUDY, "stages": [STUDY["stages"][0], {**STUDY["stages"][1], "run": "-c pass {here}"}]}
-    assert_refuses("the stage page: '-c' is no script", read_study, written(tmp_path, study))
-    for name in ("a.log", "study.json"):
-        study["stages"][1] = {**STUDY["stages"][1], "name": name}
-        assert_refuses("has the name of a file of the study", read_study, written(tmp_path, study))
 
 
 @pytest.mark.parametrize("name", ["..yaml", "...yaml", ".yaml", "a b.yaml"])

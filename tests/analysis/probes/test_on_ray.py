@@ -40,13 +40,13 @@ def test_results_are_the_same_although_a_machine_was_lost(cluster: Cluster, dump
     command = ("train_probes.py", dump, *OPTIONS, "--output-dir", tmp_path)
     python(*command, "--name", "here", **ONE_THREAD)
     node = cluster.add_node(**ONE_CORE)
-    on_ray = start(*command, "--name", "there", "--ray-address", cluster.address)
     end = time.monotonic() + 120
-    while not any("_do" in " ".join(process.cmdline()) for process in processes_on(node)):
-        assert on_ray.poll() is None and time.monotonic() < end, "the machine fits no probes"
-        time.sleep(0.02)
-    cluster.remove_node(node, allow_graceful=False)
-    output, _ = on_ray.communicate(timeout=300)
+    with start(*command, "--name", "there", "--ray-address", cluster.address) as on_ray:
+        while not any("_do" in " ".join(process.cmdline()) for process in processes_on(node)):
+            assert on_ray.poll() is None and time.monotonic() < end, "the machine fits no probes"
+            time.sleep(0.02)
+        cluster.remove_node(node, allow_graceful=False)
+        output, _ = on_ray.communicate(timeout=300)
     assert on_ray.returncode == 0, output
     assert "another one fits its probes" in output
     for name in ("probes.json", "probe_scores.tsv", "probe_increments_given.tsv"):

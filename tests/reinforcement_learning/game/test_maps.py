@@ -20,7 +20,7 @@ from common.files import SUMS_FILE
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import maps_of
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT
+from tests.command import Started
 from tests.fuzz import as_pipe, flip
 from tests.tiny_policies import tiny_contest
 
@@ -100,7 +100,7 @@ def test_folder_does_not_depend_on_anything_else(settings: EnvironmentSettings) 
 MANY = {"num_maps": 40, "map_size": 64}
 
 
-def start_generating(settings: EnvironmentSettings) -> subprocess.Popen[str]:
+def start_generating(settings: EnvironmentSettings) -> Started:
     """Generate maps in a process of its own session, which prints how many there are."""
     code = f"""
         from pathlib import Path
@@ -111,8 +111,7 @@ def start_generating(settings: EnvironmentSettings) -> subprocess.Popen[str]:
             lambda done, total: print(done, flush=True),
         )
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    return Started(sys.executable, "-c", textwrap.dedent(code))
 
 
 def wait_for(process: subprocess.Popen[str], maps: int) -> None:
@@ -146,7 +145,7 @@ def test_workers_end_with_a_killed_run_and_the_next_run_does_not_meet_them(setti
     with start_generating(settings) as again:
         output, _ = again.communicate(timeout=240)
     assert again.returncode == 0 and output.endswith("40\n")
-    gone, alive = psutil.wait_procs(workers, timeout=10)
+    gone, alive = psutil.wait_procs(workers, timeout=60)
     assert gone and not alive, "workers outlive the run that started them"
     (folder,) = (path for path in settings.maps_dir.iterdir() if path.is_dir())
     assert len(contents(folder)) == 80 and not list(folder.glob(".map*"))

@@ -327,8 +327,7 @@ def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path
     assert records.tick.max() < 500
 
 
-def test_an_episode_can_be_recorded_without_those_before_it(witnessed) -> None:
-    """An episode's metadata identifies it and suffices to recreate it."""
+def test_an_episode_is_named_by_its_seed_and_its_number_of_that_seed(witnessed) -> None:
     episodes = read_metadata(witnessed[0]).episodes
     assert [episode["episode_of_seed"] for episode in episodes] == list(range(EPISODES))
     assert len({episode["seed"] for episode in episodes}) == 1

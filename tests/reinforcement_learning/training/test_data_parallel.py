@@ -33,7 +33,7 @@ from reinforcement_learning.training.run_folder import TrainingFolder, make_run_
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
-from tests.command import ROOT, TORCHRUN, environment, printed_until, torchrun
+from tests.command import TORCHRUN, Started, printed_until, torchrun
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
 from tests.watched import stepper
@@ -187,13 +187,9 @@ def test_each_process_gets_worlds_of_its_own() -> None:
     assert len(set(seeds)) == 4
 
 
-def start_train(*arguments: object) -> subprocess.Popen[str]:
+def start_train(*arguments: object) -> Started:
     """Start two processes that train until stopped."""
-    return subprocess.Popen(
-        [*TORCHRUN, "train.py", *map(str, (*SMALL, *arguments)), "--train.total-agent-steps", "10_000_000"],
-        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+    return Started(*TORCHRUN, "train.py", *SMALL, *arguments, "--train.total-agent-steps", "10_000_000")
 
 
 def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:

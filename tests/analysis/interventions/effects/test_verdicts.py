@@ -245,11 +245,6 @@ def test_arms_that_cannot_be_analysed_together_are_refused(arms: list[Arm], mess
     assert_refuses(message, check_arms, arms)
 
 
-def test_planted_arms_are_accepted() -> None:
-    check_arms(Planted(doses=(-1.0, 1.0, 2.0)).arms())
-    check_arms([TWIN, EDITED, replace(EDITED, name="more", dose=2.0)])
-
-
 OUTCOMES = ("ticks", "reward", "task_progress", "meals", "drinks", "damage_dealt", "damage_taken")
 NULLS = {
     "half edited": Planted(kinds=()),
