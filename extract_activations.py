@@ -26,7 +26,16 @@ from activation_store.recording import FIELDS, RECORDINGS, Record
 from activation_store.schema import Format
 from agent_zoo.checkpoint_files import policy_names
 from common import argument_checks, command_line
-from common.argument_checks import at_least, between, did_you_mean, regrowth_value, result_name, seed_value, split
+from common.argument_checks import (
+    MOST_MAP_SEED,
+    at_least,
+    between,
+    did_you_mean,
+    regrowth_value,
+    result_name,
+    seed_value,
+    split,
+)
 from common.result_places import OutputFolder
 from common.user_error import UserError
 from reinforcement_learning.game.plain_world import Protocol
@@ -66,7 +75,7 @@ class Arguments:
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """Seed of the episodes and actions, 0 to 4294967295."""
     map_seed: int | None = None
-    """Seed of the maps, 0 to 4294967295. By default one more than in training: maps that are new to the policy."""
+    """Seed of the maps, 0 to 1073741824. By default one more than in training: maps that are new to the policy."""
     food_regrowth: float | None = None
     """How fast eaten food grows back, as a multiple of the game's rate, 0 to 40; by default as in training."""
     random_actions: float = 0
@@ -155,7 +164,7 @@ def check(arguments: Arguments) -> None:
         episodes=at_least(arguments.episodes, 1),
         max_steps=at_least(arguments.max_steps, 1),
         seed=seed_value(arguments.seed),
-        map_seed=seed_value(arguments.map_seed if arguments.map_seed is not None else 0),
+        map_seed=between(arguments.map_seed if arguments.map_seed is not None else 0, 0, MOST_MAP_SEED),
         food_regrowth=regrowth_value(arguments.food_regrowth),
         random_actions=between(arguments.random_actions, 0, 1),
         num_envs=at_least(arguments.num_envs, 0),

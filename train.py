@@ -136,7 +136,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
     original_options.refuse(arguments, original_options.TRAIN)
     for option, value in STANDS_FOR.items():
         arguments = command_line.with_value(arguments, option, value)
-    choice, rest = tyro.cli(
+    choice, rest = command_line.cli(
         Preset,
         args=[argument for argument in arguments if argument not in ("-h", "--help")],
         return_unknown_args=True,
@@ -158,7 +158,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
 
 def _new_defaults(choice: Preset, rest: Sequence[str]) -> Arguments:
     agent_zoo.check_name(choice.agent)
-    mode, _ = tyro.cli(Mode, args=rest, return_unknown_args=True)
+    mode, _ = command_line.cli(Mode, args=rest, return_unknown_args=True)
     folder = SHIPPED if mode.mode == "replay" else OWN
     return Arguments(policies_dir=folder, settings=load_settings(choice.config, choice.agent, choice.debug))
 
@@ -166,8 +166,8 @@ def _new_defaults(choice: Preset, rest: Sequence[str]) -> Arguments:
 def _resumed_defaults(folder: Path) -> Arguments:
     agent, settings = read_run_settings(folder)
     return Arguments(
-        agent=agent, resume=folder, name=folder.name, runs_dir=folder.parent, policies_dir=read_policies_dir(folder),
-        settings=settings,
+        agent=agent, resume=folder, name=folder.resolve().name, runs_dir=folder.parent,
+        policies_dir=read_policies_dir(folder), settings=settings,
     )  # fmt: skip
 
 
@@ -185,7 +185,8 @@ def choose_name(arguments: Arguments) -> str:
     if arguments.trial is not None and (wandb_run := os.environ.get("WANDB_RUN_ID")):
         name = f"{name}_{wandb_run}"  # trials of one sweep on the server share their arguments
     check_file_name(name)
-    for folder in () if arguments.resume else {arguments.policies_dir: 0, SHIPPED: 0}:  # -p NAME must mean one of them
+    # -p NAME must mean one of them
+    for folder in () if arguments.resume else dict.fromkeys((arguments.policies_dir, SHIPPED)):
         if (folder / f"{name}{SUFFIX}").exists():
             raise UserError(f"{folder / name}{SUFFIX} already exists: choose another name with -n")
     return name
@@ -204,7 +205,7 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
         raise UserError("-m sweep starts its trials one by one: start it without torchrun")
     local = is_local(arguments.track, arguments.settings.wandb)
     check_sweep(arguments.sweep_runs, arguments.sweep_id, local)
-    _, shared = tyro.cli(Mode, args=command, return_unknown_args=True)
+    _, shared = command_line.cli(Mode, args=command, return_unknown_args=True)
     if local:
         sweep_here(arguments, shared)
     else:

@@ -27,10 +27,10 @@ from common.progress_view import progress
 from common.user_error import UserError
 
 _ALWAYS = {
-    "step": Column("int64", None, "ticks", "Environment steps since the extraction began."),
-    "env_id": Column("int64", None, "slot", "The slot whose memory the agent used."),
+    "step": Column("int64", None, "ticks", "Ticks played since the recording of the episode began."),
+    "env_id": Column("int64", None, "slot", "The agent's slot in its world."),
     "agent_id": Column("int64", None, "id", "The agent's id in the game, from 1."),
-    "episode": Column("int64", None, "number", "Number of the episode across all environments."),
+    "episode": Column("int64", None, "number", "Number of the episode in the sequence of its seed."),
     "tick": Column("int64", None, "ticks", "The game's tick within the episode."),
     "reward": Column("float32", None, "reward", "The reward for this action."),
     "value": Column("float32", None, "reward", "The critic's estimate of the future rewards."),

@@ -18,7 +18,6 @@ FIELDS = (*SEEN_FIELDS, "Logits")
 
 _FOLDER = Path("activation_data")
 _SEED = 1
-_MAP_SEED = 1  # of dumps of policies that were trained on the default maps
 _CHECKPOINT_DIGITS = 10
 
 
@@ -118,10 +117,10 @@ def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:
     assert isinstance(task, dict)
     return [
         ("--max-steps", world.get("most_ticks"), None),
-        ("--map-seed", _MAP_SEED if original else world.get("map_seed"), _MAP_SEED),
-        ("--food-regrowth", world.get("food_regrowth"), 1),
+        ("--map-seed", None if original else world.get("map_seed"), None),
+        ("--food-regrowth", world.get("food_regrowth"), None),
         ("--random-actions", world.get("random_actions"), 0),
-        ("--curriculum", task.get("curriculum"), "evaluation" if original else "training"),
+        ("--curriculum", task.get("curriculum"), "evaluation" if original else None),
         ("--task", task.get("only"), None),
         ("--task.embeddings", task.get("embeddings"), None),
         ("--protocol", world.get("protocol"), "toolkit"),

@@ -19,6 +19,8 @@ FASTEST_REGROWTH = 40
 """Of eaten food, as a multiple of the game's rate: food then grows back in every tick."""
 SEEDS = 2**32
 """Seeds are below this, a limit that numpy, scikit-learn and UMAP all accept."""
+MOST_MAP_SEED = 2**30
+"""Beyond about 1.7e9, the game's noise loses digits, and its maps are striped."""
 
 Allowed = tuple[bool, str]
 

@@ -123,10 +123,21 @@ def parse(
         join_lines_of_options()
         if arguments[0] in HELP or isinstance(arguments_type, type):  # commands of a script have their own descriptions
             print_description(description)
+    return cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+
+
+def cli(arguments_type: Any, **options: Any) -> Any:
+    """Call `tyro.cli`.
+
+    Raises:
+        UserError: something is wrong with the command line, which tyro would show in a box of several lines.
+    """
+    import tyro
+
     written = io.StringIO()
     try:
         with contextlib.redirect_stderr(written):
-            parsed = tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+            parsed = tyro.cli(arguments_type, **options)
     except SystemExit as ended:
         if ended.code != EXIT_BAD_INPUT:
             raise

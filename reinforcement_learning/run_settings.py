@@ -15,9 +15,10 @@ from reinforcement_learning.settings import RolloutSettings, Settings, older_rew
 RUN_SETTINGS_FILE = "settings.json"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
-    "env.maps_dir", "rollout.num_envs", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps",
-    "train.device", "train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project",
-    "wandb.entity", "wandb.group", "wandb.mode",
+    "env.maps_dir", "task.embeddings_dir", "rollout.num_envs", "rollout.vectorization", "rollout.num_workers",
+    "rollout.ray_address", "train.total_agent_steps", "train.device", "train.num_checkpoints",
+    "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project", "wandb.entity", "wandb.group",
+    "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
 
@@ -124,6 +125,14 @@ def check_training(settings: Settings) -> None:
         raise UserError(
             f"--syllabus {settings.task.syllabus} needs the library Syllabus: install it with `make setup-all` or "
             "`uv sync --inexact --extra curricula`"
+        )
+    if settings.task.syllabus == "prioritized_level_replay" and env.task_shown_for is not None:
+        raise UserError(
+            "--syllabus prioritized_level_replay knows tasks by what policies are shown: leave out --task.shown-for"
+        )
+    if env.interrupt is not None and env.interrupt >= env.horizon:
+        raise UserError(
+            f"env.interrupt {env.interrupt} must be less than env.horizon {env.horizon}: nobody would be interrupted"
         )
     if settings.task.syllabus != "none" and train.processes > 1:
         raise UserError(f"--syllabus learns from the lives of one process: leave out --processes {train.processes}")

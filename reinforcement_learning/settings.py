@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 from activation_store.layers import MemoryCell
 from agent_zoo import Network
 from agent_zoo.agent_settings import BETA, FULL_RADIUS, MOST_CODES, PAIRWISE_WEIGHT, Feed, RewardRules
-from common.argument_checks import FASTEST_REGROWTH
+from common.argument_checks import FASTEST_REGROWTH, MOST_MAP_SEED
 from common.ray_cluster import RAY_ADDRESSES, is_ray_address
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
@@ -62,6 +62,7 @@ def _codes(value: object) -> object:
     return number
 
 
+_LONGEST_EPISODE = 32_766  # ticks: the game counts them in 16 bits
 Count = Annotated[int, BeforeValidator(_number), Field(ge=0, le=_LARGEST_COUNT)]
 Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_LARGEST_COUNT)]
 Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
@@ -100,9 +101,9 @@ class EnvironmentSettings(_OneLineErrors):
     """Side of the square area that agents can walk on, in tiles: a multiple of 8, 32 to 1024."""
     num_maps: Annotated[int, BeforeValidator(_number), Field(ge=1, le=LARGEST_NUM_MAPS)] = 256
     """Number of different maps, 1 to 4096; generated once and shared by all runs with the same map settings."""
-    map_seed: Count = 0
+    map_seed: Annotated[int, BeforeValidator(_number), Field(ge=0, le=MOST_MAP_SEED)] = 0
     """Seed of the maps; a different seed gives maps unseen in training."""
-    horizon: Positive = 1024
+    horizon: Annotated[int, BeforeValidator(_number), Field(ge=1, le=_LONGEST_EPISODE)] = 1024
     """Maximum length of an episode in ticks."""
     spawn_immunity: Count = 20
     """Number of ticks during which a newly spawned agent cannot be attacked by players."""

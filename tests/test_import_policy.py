@@ -13,6 +13,7 @@ from agent_zoo.checkpoint import load_checkpoint, read_info
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
 from reinforcement_learning.game.tasks import evaluation_tasks
+from reinforcement_learning.play.entrants import load_entrant, with_embeddings
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, run_here, run_well
 from tests.original_files import (
@@ -148,6 +149,9 @@ def test_a_curriculum_becomes_a_file_of_embeddings(checkpoint: Path, curriculum:
     info = read_info(tmp_path / "policies" / "kit_200M.safetensors")
     task = TaskSettings(**info.task, embeddings_dir=tmp_path / "task_embeddings")
     assert np.array_equal(file_embeddings(HELD_OUT, task), np.stack(list(vectors().values())))
+    entrant = load_entrant(tmp_path / "policies" / "kit_200M.safetensors")
+    named = with_embeddings(entrant, f"elsewhere/{info.task['embeddings']}", tmp_path / "task_embeddings")
+    assert named.info.task["embeddings_sha256"] == info.task["embeddings_sha256"]
     checkpoint.write_bytes(saved_start_kit(task_size=32))
     done = run_here("import_policy.py", checkpoint, "--task-embeddings", curriculum, "-o", tmp_path / "other")
     assert_refused(done, "reads task embeddings of 32 numbers")

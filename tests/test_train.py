@@ -404,6 +404,26 @@ def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, o
     assert not (tmp_path / "runs" / "first").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--resume",), "--resume"),
+        (("-m", "nothing"), "nothing"),
+        (("--config",), "--config"),
+        (("-m", "sweep", "--no-track", "--sweep-runs", "x"), "--sweep-runs"),
+    ],
+)
+def test_options_that_are_read_first_are_refused_in_one_line_too(arguments: tuple[str, ...], part: str) -> None:
+    assert_refused(run_here("train.py", *arguments), part)
+
+
+def test_a_run_that_is_resumed_inside_its_folder_keeps_its_name(
+    reflexes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(reflexes / "runs" / "reflex")
+    assert train.parse(["--resume", "."]).name == "reflex"
+
+
 def test_help_shows_every_default() -> None:
     result = run_well("train.py", "--help")
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):

@@ -34,8 +34,9 @@ def test_ctrl_c_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None
     command = ("train.py", *FOREVER, "-n", "stopped", *folders(tmp_path, maps.parent))
     code, sent = run_on_terminal(80, *command, interrupt_at="first update")
     assert code == 130, sent
-    assert "stopped.safetensors" in sent and "Traceback" not in sent
+    assert "stopped before the first update: nothing is kept" in sent and "Traceback" not in sent
     assert_in_order(sent)
+    assert not list(tmp_path.rglob("stopped*")), "the name cannot be used again"
 
 
 def assert_in_order(sent: str) -> None:

@@ -140,7 +140,7 @@ def _named_faults(source: Path, record: int) -> Iterator[None]:
     """Turn errors about malformed records into messages that say where in the file they are."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+    except (AttributeError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0][:200]
         raise UserError(
             f"{source}, at or up to {_BATCH} living agents before record {record}: {reason}: repair or leave it out"

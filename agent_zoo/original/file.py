@@ -123,6 +123,7 @@ def _is_count(value: Any) -> bool:
 
 
 MOST_MODULES = 1 << 12
+MOST_TENSORS = 1 << 14
 _DEEPEST = 64
 _LONGEST_NAME = 256
 _COMPILED = "_orig_mod"
@@ -191,14 +192,18 @@ def _walk(network: Record) -> tuple[dict[str, Any], tuple[str, ...]]:
     while waiting:
         prefix, module, depth = waiting.pop()
         visits += 1
-        if visits > MOST_MODULES or depth > _DEEPEST:
-            raise ValueError(f"its network has more than {MOST_MODULES:,} parts, or parts nested {_DEEPEST} deep")
+        if depth > _DEEPEST:
+            raise ValueError(f"its network has parts nested more than {_DEEPEST} deep")
         if not _is_module(module):
             raise ValueError(f"{prefix[:-1]!r} in its network is no module that torch wrote")
         classes[module.of] = None
         own = _part(module, "_parameters", prefix) | _persistent_buffers(module, prefix)
+        if len(tensors) + len(own) > MOST_TENSORS:
+            raise ValueError(f"its network has more than {MOST_TENSORS:,} tensors")
         tensors |= {_joined(prefix, name): tensor for name, tensor in own.items() if tensor is not None}
         inner = {name: part for name, part in _part(module, "_modules", prefix).items() if part is not None}
+        if visits + len(waiting) + len(inner) > MOST_MODULES:
+            raise ValueError(f"its network has more than {MOST_MODULES:,} parts")
         waiting += [(_joined(prefix, name) + ".", part, depth + 1) for name, part in reversed(inner.items())]
     return tensors, tuple(classes)
 

@@ -201,7 +201,7 @@ class _Machine:
     def _call_with_keywords(self, _: Any) -> None:
         keywords = self.stack.pop()
         self._call(None)
-        self.stack[-1].items.update(_of_type(keywords, dict))
+        self.stack[-1].items = _of_type(keywords, dict)  # shared: a copy for each call would have no bound
 
     def _call_class(self, _: Any) -> None:
         called, *arguments = self._since_mark()

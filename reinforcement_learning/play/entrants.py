@@ -106,19 +106,24 @@ def load_entrant(path: Path) -> Entrant:
     return Entrant(name, policy, info, sha256(path))
 
 
-def with_embeddings(entrant: Entrant, file: str | None) -> Entrant:
+def with_embeddings(entrant: Entrant, file: str | None, folder: Path) -> Entrant:
     """Name the file of task embeddings for a policy that was trained on such a file.
 
     Others stay as they are, also those whose checkpoint names another file.
 
+    Args:
+        folder: in which files of embeddings are looked for, too.
+
     Raises:
         UserError: the file cannot be read, or its embeddings have another size than the policy reads.
     """
-    recorded = entrant.info.task.get("embeddings_sha256")
-    if file is None or entrant.info.task.get("encoder") != "file" or (recorded and recorded != sha256(Path(file))):
+    if file is None or entrant.info.task.get("encoder") != "file":
         return entrant
     size = entrant.info.layout.task_size
-    task = pin_embeddings(TaskSettings(**{**entrant.info.task, "embeddings": file}))
+    given = {"embeddings": file, "embeddings_dir": folder, "embeddings_sha256": None}
+    task = pin_embeddings(TaskSettings(**{**entrant.info.task, **given}))
+    if entrant.info.task.get("embeddings_sha256") not in (None, task.embeddings_sha256):
+        return entrant
     if task.embedding_size != size:
         raise UserError(f"{entrant.name} reads task embeddings of {size} numbers, and {file} has {task.embedding_size}")
     return replace(entrant, info=replace(entrant.info, task=task_record(task)))
@@ -194,7 +199,7 @@ def admit(
         UserError: one does not fit that must, or none does; the message names the first and what differs.
     """
     fitting, left_out = (list(entrants), []) if must_fit else _fitting(entrants, env, settings, maps)
-    named = [with_embeddings(entrant, settings.embeddings) for entrant in fitting]
+    named = [with_embeddings(entrant, settings.embeddings, settings.embeddings_dir) for entrant in fitting]
     tasks = shared_tasks(named, settings)
     ready = with_own_tasks(named, tasks, env)
     layout = _layout(ready[0], env, tasks, maps)
@@ -211,7 +216,7 @@ def _fitting(
     layout: ObservationLayout | None = None
     for entrant in entrants:
         try:
-            named = with_embeddings(entrant, settings.embeddings)
+            named = with_embeddings(entrant, settings.embeddings, settings.embeddings_dir)
             alone = shared_tasks([named], settings)
             (ready,) = with_own_tasks([named], alone, env)
             layout = layout or _layout(ready, env, alone, maps)

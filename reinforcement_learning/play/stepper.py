@@ -52,6 +52,10 @@ class EpisodeJournal:
         """
         for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._starts))):
             self._actions[world].append(taken)
+        self.begin(began)
+
+    def begin(self, began: Sequence[EpisodeStart]) -> None:
+        """Take the episodes that begin, with the weights that their tasks were drawn with."""
         for episode in began:
             world = self._world[episode.first_seed]
             self._starts[world], self._actions[world] = episode, []
@@ -223,6 +227,7 @@ def reset(steppers: Sequence[Stepper]) -> None:
     for stepper in steppers:
         with stepper.stopwatch.time("environment"):
             stepper.arrival = receive(stepper.worlds)
+        stepper.journal.begin(stepper.arrival.episodes)
 
 
 def receive(worlds: Any) -> Arrival:

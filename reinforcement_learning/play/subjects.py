@@ -10,7 +10,7 @@ from activation_store.recording import RECORDINGS, Recording, expected_record_by
 from activation_store.schema import DumpMetadata
 from agent_zoo.checkpoint_files import find_checkpoints, policy_path
 from agent_zoo.data_parallel import pick_device
-from common.argument_checks import SEEDS
+from common.argument_checks import MOST_MAP_SEED
 from common.files import free_bytes
 from common.progress_view import counted_progress
 from common.user_error import UserError
@@ -74,7 +74,8 @@ def contests(subjects: Subjects, seed: int, device_name: str) -> list[Contest]:
         UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
     """
     device = pick_device(device_name)
-    entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, seed)]
+    loaded = _load(subjects, seed)
+    entrants = [with_embeddings(entrant, subjects.embeddings, subjects.embeddings_dir) for entrant in loaded]
     if subjects.mode == "pvp" and len(entrants) < 2:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     planned = []
@@ -100,7 +101,7 @@ def make_maps(contest: Contest, seed: int, episodes: int) -> None:
 
 
 def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
-    return (max(entrant.info.environment.get("map_seed", 0) for entrant in entrants) + 1) % SEEDS
+    return (max(entrant.info.environment.get("map_seed", 0) for entrant in entrants) + 1) % (MOST_MAP_SEED + 1)
 
 
 def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:

@@ -29,7 +29,7 @@ SWEEP_FILE = "sweep.json"
 TRIALS_FILE = "trials.jsonl"
 TABLE_FILE = "trials.tsv"
 BEST_FILE = "best.yaml"
-_DECIDES_RESULTS = ("train.total_agent_steps",)
+_DECIDES_RESULTS = ("train.total_agent_steps", "rollout.num_envs")
 _MAY_CHANGE = set(CHANGEABLE_WHEN_RESUMED) - set(_DECIDES_RESULTS)
 
 

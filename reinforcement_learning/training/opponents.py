@@ -1,5 +1,6 @@
 """Opponents from earlier checkpoints of the same run, who take some seats of every world, and their Elo ratings."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
-from common.files import append_bytes, read_lines, visible, write_bytes
+from agent_zoo.checkpoint_files import list_checkpoints
+from common.files import append_bytes, read_lines, write_bytes
 from common.user_error import UserError
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.stepper import Decision, Stepper, decide
@@ -147,6 +149,9 @@ class OpposedStepper(Stepper):
         return decide(policy, self.memory, arrival, np.flatnonzero(arrival.present), self.layout, self.stopwatch)
 
 
+_CHECKPOINT = re.compile(r".*_(\d{10})")
+
+
 @dataclass
 class Opponents:
     """Chooses the opponents of a run, and rates them."""
@@ -160,7 +165,10 @@ class Opponents:
 
     def choose(self, steps: int) -> None:
         """Draw opponents among the checkpoints after at most `steps` agent-steps; the newest one always plays."""
-        there = [path for path in visible(self.folder, "*") if int(path.stem.rpartition("_")[2]) <= steps]
+        there = [
+            path for path in list_checkpoints(self.folder)
+            if (match := _CHECKPOINT.fullmatch(path.stem)) and int(match[1]) <= steps
+        ]  # fmt: skip
         numbers = sorted(set(self.kernel) - {LEARNER})
         random = np.random.default_rng([self.seed, len(there)])
         earlier = random.permutation(len(there) - 1)[: len(numbers) - 1].tolist()

@@ -84,7 +84,7 @@ def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
     for key in _MADE_HERE:
         if key in config:
             raise UserError(f"{path}: leave out `{key}:`, train.py sets it")
-    config["parameters"] = {str(name): _numbers(space) for name, space in parameters.items()}
+    config["parameters"] = {str(name): _limits(space) for name, space in parameters.items()}
     for name, space in config["parameters"].items():
         try:
             for value in _values_to_try(one_line(name), space):
@@ -137,18 +137,19 @@ def run_sweep(
         raise UserError(f"the sweep ended: {' '.join(str(error).split())}") from None
 
 
-def _numbers(space: object) -> object:
-    """Convert numbers such as `1e-4`, which YAML 1.1 reads as strings."""
-    if isinstance(space, dict):
-        return {key: _numbers(value) for key, value in space.items()}
-    if isinstance(space, list):
-        return [_numbers(value) for value in space]
-    if isinstance(space, str):
-        try:
-            return float(space)
-        except ValueError:
-            return space
-    return space
+def _limits(space: object) -> object:
+    """Convert limits such as `1e-4`, which YAML 1.1 reads as strings; whole ones stay whole."""
+    if not isinstance(space, dict):
+        return space
+    return {key: _limit(value) if key in ("min", "max", "q") else value for key, value in space.items()}
+
+
+def _limit(value: object) -> object:
+    try:
+        number = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        return value
+    return value if math.isnan(number) else int(number) if number.is_integer() else number
 
 
 def _values_to_try(name: str, space: object) -> list[object]:

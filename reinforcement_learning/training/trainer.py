@@ -172,6 +172,8 @@ class _Training:
     def run_to_end(self) -> Path:
         train = self.settings.train
         latest = self.run.checkpoint_path(self.name, self.steps)
+        if self.steps >= train.total_agent_steps and not latest.exists():  # resumed with fewer agent-steps
+            latest = self._save_checkpoint()
         try:
             while self.steps < train.total_agent_steps:
                 reached = checkpoints_due(self.steps, train)

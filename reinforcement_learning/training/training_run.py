@@ -84,15 +84,20 @@ def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None
             view.show_update(metrics)
 
         checkpoint = train(run.name, run.agent, own, maps, Session(folder, stop, show, view.advance, processes), state)
-        mirror.keep(checkpoint, run.name, "policy")
+        never_begun = bool(stop) and not run.resume and folder.untouched
+        if not never_begun:
+            mirror.keep(checkpoint, run.name, "policy")
         mirror.finish()
-    policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
-    if processes.leads:
-        copy_checkpoint(checkpoint, policy_path)
-    print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
-    print(f"metrics and checkpoints: {folder.folder}")
-    if settings.semantic.codes:
-        print(codes_in_use(settings.semantic.codes, view.metrics))
+    if never_begun:
+        print("stopped before the first update: nothing is kept")
+    else:
+        policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
+        if processes.leads:
+            copy_checkpoint(checkpoint, policy_path)
+        print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
+        print(f"metrics and checkpoints: {folder.folder}")
+        if settings.semantic.codes:
+            print(codes_in_use(settings.semantic.codes, view.metrics))
     processes.leave()
     stop.end_process()
 

@@ -42,7 +42,8 @@ def test_the_usual_dump_is_recorded_in_one_short_line(metadata: DumpMetadata) ->
         ({"random_actions": 0.25}, "--random-actions 0.25"),
         ({"food_regrowth": 0.0}, "--food-regrowth 0.0"),
         ({"task": {"curriculum": "two_ways", "only": "go north"}}, "--curriculum two_ways --task 'go north'"),
-        ({"task": {"curriculum": "training", "only": None}, "map_seed": 1, "food_regrowth": 1}, ""),
+        ({"task": {"curriculum": "training"}, "map_seed": 1}, "--map-seed 1 --curriculum training"),  # not the policy's
+        ({"task": {"curriculum": "evaluation"}, "protocol": "original"}, "--protocol original"),
     ],
 )
 def test_the_same_world_is_asked_for(metadata: DumpMetadata, environment: dict[str, Any], options: str) -> None:

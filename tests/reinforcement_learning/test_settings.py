@@ -117,6 +117,11 @@ def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
         ("policy: {cell: gru, lstm_layers: 0}", ("policy.cell gru", "lstm_layers is 0")),
         ("train: {pool_kernel: '0,1', processes: 2}", ("one process",)),
         (f"train: {{pool_kernel: {[0] * 200}}}", ("more seats",)),
+        ("env: {horizon: 12, interrupt: 12}", ("env.interrupt 12", "env.horizon 12")),
+        (
+            "env: {task_shown_for: 8}\ntask: {syllabus: prioritized_level_replay}",
+            ("--syllabus prioritized_level_replay", "--task.shown-for"),
+        ),
     ],
 )
 def test_impossible_combinations_name_both_numbers(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:

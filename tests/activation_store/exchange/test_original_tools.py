@@ -154,6 +154,7 @@ def test_truncations_are_refused(tmp_path: Path, layout: str) -> None:
         ({"step": 1.5}, "does not fit int64"),
         ({"env_id": None}, "expected numbers"),
         ({"observation": []}, "indices must be"),
+        ({"activations": [1]}, "indices must be"),
         ({"observation": {"Entity": [[]]}}, "index out of range"),
         *((key, f"'{key}' is missing") for key in KEYS),
     ],
@@ -175,6 +176,7 @@ def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any] | 
 @example(text=b'{"a":' * 100_000)
 @example(text=b"[{" + b"}{" * 300_000)
 @example(text=b"[" + b" " * 20_000_000)
+@example(text=b'[{"activation": [1], "activations": [1]}]')
 def test_junk_is_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "junk.json").write_bytes(text)
     refusal(tmp_path / "junk.json")

@@ -324,6 +324,13 @@ def inside_itself() -> Call:
     return module("a.B", modules=Code(b"h\x00"))
 
 
+def sharing_parameters() -> Call:
+    """A module whose hundred modules all have the same two hundred parameters."""
+    parameters = Code(code({f"p{number}": 1 for number in range(200)}) + b"q\x00")
+    modules = {str(number): module("a.B", parameters=Code(b"h\x00") if number else parameters) for number in range(100)}
+    return module("a.B", modules=modules)
+
+
 def claimed_size(size: int) -> bytes:
     """An archive whose directory says that a storage is larger than the file."""
     content = archive(pickled({"a": tensor(storage("0", size // 4), size // 4)}), {"0": FOUR})
@@ -369,9 +376,10 @@ def one(where: Any, *size: Any, **more: Any) -> bytes:
 
 CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
     "a module shared 2^30 times": (lambda: archive(pickled(shared(30)), {"0": FOUR}), "more than 4,096 parts"),
+    "modules that share their parameters": (lambda: archive(pickled(sharing_parameters())), "more than 16,384 tensors"),
     "a module inside itself": (
         lambda: archive(pickled(module("a.B", modules=Code(b"}q\x00" + code("a") + code(inside_itself()) + b"s")))),
-        "nested 64 deep",
+        "nested more than 64 deep",
     ),
     "a storage of terabytes": (lambda: one(storage("0", 1 << 39), 1 << 39), "more numbers than the file"),
     "a long storage of a small tensor": (lambda: one(storage("0", 1 << 39), 4), "should have"),

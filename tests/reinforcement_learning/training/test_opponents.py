@@ -70,6 +70,8 @@ def test_who_plays_depends_on_the_checkpoints_up_to_now(opponents: Opponents) ->
     opponents.choose(steps=1)
     assert opponents.names == {1: "run_0000000001"}
     opponents.kernel = (0, 1, 2)
+    (opponents.folder / "notes.txt").touch()
+    (opponents.folder / "half").mkdir()
     opponents.choose(steps=9)
     assert opponents.names == {1: "run_0000000002", 2: "run_0000000001"}
 

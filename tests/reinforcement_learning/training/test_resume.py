@@ -173,6 +173,22 @@ def test_with_another_number_of_worlds_training_goes_on_in_new_episodes(
     assert after.optimizer["0/step"] > before.optimizer["0/step"] > 0
 
 
+def test_with_fewer_agent_steps_than_were_trained_the_policy_is_the_last_one(
+    play, settings: Settings, again: tuple[Path, TrainingState]
+) -> None:
+    folder, state = again
+    fewer = replace(settings, train=replace(settings.train, total_agent_steps=384))
+    assert equal(play(folder, StopAfter(-1), state, fewer), state.policy)
+
+
+def test_the_first_episode_is_resumed_with_the_tasks_that_were_drawn(play, settings: Settings, tmp_path: Path) -> None:
+    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
+    play(tmp_path, StopAfter(1), settings=replace(settings, task=task, env=replace(settings.env, horizon=1000)))
+    worlds = TrainingState.load(tmp_path / STATE_FILE).worlds
+    assert [world.number for world in worlds] == [0, 0]
+    assert all(world.task_weights is not None for world in worlds)
+
+
 def drop_episode_weights(state: TrainingState) -> TrainingState:
     assert all(world.task_weights is not None for world in state.worlds)
     return replace(state, worlds=[replace(world, task_weights=None) for world in state.worlds])

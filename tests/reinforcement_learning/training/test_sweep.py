@@ -76,8 +76,16 @@ def test_a_search_space_that_cannot_work_is_refused_before_the_sweep_starts(
 
 def test_small_numbers_may_be_written_as_people_write_them(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
-    path.write_text("method: random\nparameters:\n  train.learning_rate: {min: 1e-5, max: 1e-3}\n")
-    assert read_sweep(path, Settings())["parameters"] == {"train.learning_rate": {"min": 1e-5, "max": 1e-3}}
+    path.write_text("""method: random
+parameters:
+  train.learning_rate: {min: 1e-5, max: 1e-3}
+  train.batch_size: {min: 1e3, max: 1e4}
+  train.pool_kernel: {values: ["0", "0,0,0,1"]}
+""")
+    read = read_sweep(path, Settings())["parameters"]
+    assert read["train.learning_rate"] == {"min": 1e-5, "max": 1e-3}
+    assert all(type(limit) is int for limit in read["train.batch_size"].values()), "trials have whole numbers"
+    assert read["train.pool_kernel"] == {"values": ["0", "0,0,0,1"]}
 
 
 def test_overriding_leaves_everything_else() -> None:
