@@ -42,7 +42,7 @@ from analysis.attribution.methods import Maps, attribute, average_baseline
 from analysis.attribution.page.page import saliency_page
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
-from analysis.attribution.targets import Target, target_named
+from analysis.attribution.targets import Action, Target, target_named
 from analysis.attribution.windows import Differentiable, LifeWindows, Sample, check_agent, read_samples, starts_around
 from analysis.lives import places_among
 from analysis.pages.summary.page import command_of
@@ -70,6 +70,12 @@ def attribute_dump(
     show = partial(step, console)
     directions = None if settings.directions is None else read_directions(settings.directions)
     target = target_named(settings.of, layout, policy, directions, metadata.checkpoint_sha256 or "")
+    table = layout.heads[target.head].candidates if isinstance(target, Action) else None
+    if settings.method == "occlusion" and table in ("entity", "inventory"):
+        raise UserError(
+            f"--of is {settings.of}: its options are rows of a table, which occlusion takes away one by one; use "
+            "another --method"
+        )
     groups = _groups(settings)
     begins = starts = None
     if settings.event:

@@ -235,7 +235,7 @@ def decided(
     observation = windows.observation.take(last) if ticks > 1 else windows.observation
     ending = _at(candidates, last) if ticks > 1 else candidates
     distribution, value = policy.decode(hidden, ending, observation)
-    layers = {ENCODER_OUTPUT: steps[:, -1], ACTION_DECODER: policy.policy.decoder_input(hidden)}
+    layers = {ENCODER_OUTPUT: steps[:, -1], ACTION_DECODER: policy.read(hidden)}
     states = {LSTM_HIDDEN: memory.hidden, LSTM_CELL: memory.cell}
     for kind in STATES[policy.cell]:
         for number, name in enumerate(memory_names(kind, policy.layers)):

@@ -212,7 +212,7 @@ def sign_agreement(
                 Agreement(
                     number, lag, share, _same_sign(r, own, sure), int(sure.sum()),
                     float(np.mean([_same_sign(r, draw[number, lag], apart) for draw in dealt])), float(others.mean()),
-                    float((1 + (others >= share).sum()) / (1 + len(others))),
+                    float((1 + (others >= share).sum()) / (1 + len(others))) if np.isfinite(share) else float("nan"),
                 )
             )  # fmt: skip
     return agreements

@@ -149,13 +149,13 @@ def _by_situation(
     held, own = situation[records], tensor(tracks.state[tracks.ahead(records, -1)])  # (n, SITUATIONS) and (n, S)
     alike, moved = np.full((2, *held.shape, len(OUTCOMES)), np.nan)
     for number, of_group in enumerate(held.T):
-        there = np.flatnonzero(situation[:, number])
+        there = np.flatnonzero(situation[:, number] & (tracks.place > 0))
         if len(np.unique(tracks.lives.index[there])) > 1:
             effects = np.zeros((2, len(records), len(OUTCOMES)))
             for _ in range(_DRAWS):
                 of_others = records.copy()
                 of_others[of_group] = _of_other_lives(tracks, records[of_group], random, there)
-                other = tensor(tracks.state[of_others])
+                other = tensor(tracks.state[tracks.ahead(of_others, -1)])  # before it decides, as the agent's own
                 aside = own + _in_random_directions(other - own, units, random)
                 effects += [remembering(other), remembering(aside)]
             alike[of_group, number], moved[of_group, number] = effects[:, of_group] / _DRAWS

@@ -37,7 +37,7 @@ from analysis.dynamics.memory_length import MemoryLength, memory_length, read_ob
 from analysis.dynamics.perturbations import Lasting, distances, lasting
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.states_stage import StudiedStates
-from analysis.dynamics.tracks import Tracks, read_tracks, tensor
+from analysis.dynamics.tracks import Tracks, evenly, read_tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.features import Feature, feature_matrix
 from analysis.recorded.recorded_observation import check_shows_everything
@@ -158,7 +158,7 @@ def study_effects(
             "jacobians", lambda: {"of lags": lagged_jacobians(update, tracks, records, probes, settings.lags, progress)}
         )["of lags"]
     agreement = sign_agreement(motion.correlations, jacobians, motion.behaviours.label[records], settings.seed)
-    some = records[:: max(1, len(records) // settings.spectrum_states)][: settings.spectrum_states]
+    some = evenly(records, settings.spectrum_states)
     with step(f"eigenvalues of the memory's Jacobian at {len(some)} states") as progress:
         eigenvalues = parts.arrays("spectra", lambda: {"of states": spectra(update, tracks, some, progress)})
     with step("slow modes") as progress:
@@ -239,7 +239,7 @@ def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, ste
     inputs = {"mean of all ticks": tracks.read.mean(axis=0)}
     for number in range(min(_BEHAVIOURS_HELD, motion.behaviours.count)):
         inputs[f"mean of behaviour {number}"] = tracks.read[label == number].mean(axis=0)
-    starts = tracks.state[records[:: max(1, len(records) // STARTS)][:STARTS]]
+    starts = tracks.state[evenly(records, STARTS)]
     held = []
     for number, (name, read) in enumerate(inputs.items()):
         with step(f"fixed points for the {name}") as progress:

@@ -129,7 +129,7 @@ def read_followed(folders: str, checkpoint_sha256: str | None) -> list[FollowedE
 
 
 def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
-    finished = open_finished(folder)
+    finished = open_finished(folder, "intervene.py")
     run = finished.description()
     if run.input.get("policy") != checkpoint_sha256:
         raise UserError(f"{folder} edited another policy than this dump is of: give interventions on this one")
@@ -141,10 +141,16 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     if arguments.get("change"):
         raise UserError(f"{folder} edited the change of a state (--change): {wanted} direction of the state itself")
     effects = finished.read_json(EFFECTS_FILE, _Effects)[1]
+    if arguments.get("along", "weights") != "weights":
+        raise UserError(f"{folder} moved states along their covariance (--along): {wanted} direction itself")
+    if arguments.get("features"):
+        raise UserError(f"{folder} edited a sparse feature: {wanted} direction")
     persistences = [kept for kept in effects.persistences if kept.policy == "trained" and kept.what in KINDS]
     if not persistences:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")
     direction = directions_of_run(finished, run).named(names[0])
+    if not direction.layer.startswith(tuple(KINDS.values())):
+        raise UserError(f"{folder} edited {direction.layer}, not a state of the memory: {wanted} direction of one")
     doses = [arm.get("dose") for arm in effects.arms if arm.get("kind") == _EDITED_ONCE]
     dose = float(next((value for value in doses if value is not None), 0.0))
     measured = {
@@ -175,7 +181,8 @@ def compare(
         for kind, (distance,) in apart.items():
             share = distance / np.where(distance[:, :1] > 0, distance[:, :1], 1)
             moved = (distance[:, 0] > 0) & np.isfinite(share).all(axis=1)
-            computed[kind] = lasting(share[moved], life[moved], seed)
+            if moved.any():  # an edit of the hidden state leaves the cell as it is in its own tick
+                computed[kind] = lasting(share[moved], life[moved], seed)
         followed.append(replace(edit, computed=computed))
         progress((number + 1) / len(edits))
     return followed

@@ -172,7 +172,7 @@ def _agreement_lines(effects: Effects) -> Iterator[str]:
             f"  lag {lag}: {means['share']:.0%} ({significant} where the correlation is significant); behaviours "
             f"dealt at random {means['shuffled_behaviours']:.0%}, components renamed at random "
             f"{means['shuffled_components']:.0%}; "
-            f"p < 0.05 in {sum(row.p < 0.05 for row in rows)} of {len(rows)} behaviours"
+            f"p < 0.05 in {sum(row.p < 0.05 for row in rows)} of {sum(np.isfinite(row.p) for row in rows)} behaviours"
         )
 
 

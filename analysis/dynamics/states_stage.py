@@ -29,6 +29,7 @@ from analysis.dynamics.neighbours import (
     ward_labels,
 )
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
+from analysis.dynamics.tracks import evenly
 from analysis.features import Feature
 from analysis.lives import Lives
 from analysis.runs.run_folder import Parts
@@ -139,7 +140,7 @@ def fewer_records(z: np.ndarray, lives: Lives, most: int) -> tuple[np.ndarray, L
     if len(z) <= most:
         return z, lives
     kept = np.zeros(len(z), bool)
-    kept[lives.order[np.arange(most) * len(z) // most]] = True
+    kept[evenly(lives.order, most)] = True
     return z[kept], lives.of_records(kept)
 
 

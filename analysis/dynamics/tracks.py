@@ -23,6 +23,8 @@ from analysis.lives import Lives, lives_of
 from common.files import sha256
 from common.user_error import UserError
 
+BEFORE = 6
+"""Ticks before the first that has a behaviour: trajectories are so long."""
 _SHORTEST_REACHED = 6
 SHORTEST_LIFE = 16
 """Ticks of the shortest life that is drawn."""
@@ -103,7 +105,7 @@ def check_lengths(dump: Path, count: int, seed: int, reach: int, lags: int) -> N
     """
     _, lengths, drawn = _drawn(dump, count, SHORTEST_LIFE, seed)
     longest = np.sort(lengths[drawn])[::-1]
-    if longest[0] <= lags:
+    if longest[0] <= lags + BEFORE:
         raise UserError(f"--lags is {lags}: no life drawn is long enough; lower it or extract longer episodes")
     second = int(longest[min(1, len(longest) - 1)])
     if second < 2 * reach + 2 or len(longest) < 2:
@@ -112,6 +114,12 @@ def check_lengths(dump: Path, count: int, seed: int, reach: int, lags: int) -> N
             f"--reach is {reach}: fewer than two of the lives drawn last {2 * reach + 2} ticks; {fits}, or extract "
             "longer episodes"
         )
+
+
+def evenly(values: np.ndarray, most: int) -> np.ndarray:
+    """Return at most so many of some values, evenly spread over all of them."""
+    count = min(most, len(values))
+    return values[np.arange(count) * len(values) // max(count, 1)]
 
 
 def _drawn(dump: Path, count: int, shortest: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

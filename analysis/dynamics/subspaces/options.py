@@ -55,6 +55,8 @@ class LearnOptions:
         Raises:
             UserError: names the option and the allowed values.
         """
+        if self.donor == "tick":
+            raise UserError("--donor is tick: all agents are in the same tick; name a feature such as self_food")
         check(
             self,
             dimensions=between(self.dimensions, 1, 16),

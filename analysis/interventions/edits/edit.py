@@ -68,7 +68,7 @@ class Edit:
         if dictionary is not None and options.of_features:
             features = FeatureEdit(dictionary, tuple(map(dictionary.number, options.names)))
         if options.erased_layer is not None:
-            check_policy_layers([options.erased_layer], policy.layers, policy.cell)
+            check_policy_layers([options.erased_layer], policy.layers, policy.cell, bool(policy.semantic))
             for name in options.variables:
                 check_feature(f"--variable {options.variable}", name, columns)
             erased = Reading(options.erased_layer, options.variables)

@@ -71,7 +71,8 @@ def edits(everything: Sequence[Pairs]) -> list[Pairs]:
 def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = None) -> dict[str, list[Pairs]]:
     """Return the control arms of an edit by kind: those with the same dose and direction.
 
-    A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
+    A kind that was not played is empty; random donors and directions of the same variance, which not all edits can
+    have, are then no kind at all.
     Arms that do exactly the same are one draw, and count once.
 
     Args:
@@ -93,7 +94,7 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
         RANDOM_DONOR: of_kind("random donor"),
         UNTRAINED: [pairs for pairs in matching if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
-    return {kind: arms for kind, arms in controls.items() if arms or kind != RANDOM_DONOR}
+    return {kind: arms for kind, arms in controls.items() if arms or kind not in (RANDOM_DONOR, SAME_VARIANCE)}
 
 
 def _different(arms: list[Pairs]) -> list[Pairs]:

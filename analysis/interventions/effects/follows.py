@@ -127,7 +127,7 @@ def _shares(options: Sequence[tuple[Pairs, str]], kind: str, everything: Sequenc
     columns = []
     for edit, name in options:
         per_episode = _above_half(name)
-        arms = [edit, *controls_of(edit, everything, _sides(name)[0])[kind]]
+        arms = [edit, *controls_of(edit, everything, _sides(name)[0]).get(kind, [])]
         columns.append([_mean(on_episodes_of(edit, arm, per_episode(arm))) for arm in arms])
     fewest = min(map(len, columns))
     return np.array([column[:fewest] for column in columns]).T

@@ -24,7 +24,8 @@ class Persistence:
     Attributes:
         what: a key of `TITLES`: the distance of a state from that of a copy without the edit, or the Kullback-Leibler
             divergence of the distributions over actions.
-        left: after 0, 1, ... ticks, as a share of that in the tick of the edit.
+        left: after 0, 1, ... ticks, as a share of that in the tick of the edit, as long as in every episode a followed
+            agent lives.
         first: in the tick of the edit: 1 for states, nats for actions.
         half_life: ticks until half is left, between ticks by linear interpolation; infinite if more than half is left
             in the last tick.
@@ -74,11 +75,15 @@ def _left(what: str, lag: int) -> str:
 
 
 def _persistence(pairs: Pairs, what: str, over: OverEpisodes) -> Persistence:
-    names = list(itertools.takewhile(pairs.values.__contains__, (_left(what, lag) for lag in itertools.count())))
-    values = np.stack([pairs.episode_means(pairs.values[name], pairs.edited) for name in names], axis=1)  # (E, ticks)
-    values = values[np.isfinite(values).all(axis=1)]
+    columns: list[np.ndarray] = []
+    for name in itertools.takewhile(pairs.values.__contains__, (_left(what, lag) for lag in itertools.count())):
+        column = pairs.episode_means(pairs.values[name], pairs.edited)  # (E,)
+        if columns and not np.isfinite(column[np.isfinite(columns[0])]).all():
+            break  # in some episode, no followed agent lives so long
+        columns.append(column)
+    values = np.stack(columns, axis=1)[np.isfinite(columns[0])]  # (E, ticks)
     resampled = over.resampled_means(values)  # (R, ticks)
-    mean = values.mean(axis=0) if len(values) else np.full(len(names), np.nan)
+    mean = values.mean(axis=0)
     shares = mean / mean[0]
     low, high = over.percentiles(resampled / resampled[:, :1])
     ends = over.percentiles(half_life(resampled))

@@ -319,9 +319,12 @@ class Experiment:
         if not edit.is_studied or not self.options.controls:
             return []
         name = _named(edit.dose, edit.direction)
+        # A read-out that is held is near where it is held already; one of the same variance, which nobody held, is not.
+        moved = [own for own in self.edits if own.of == "state" and not own.donor]
+        held = any(layer in self.kept for own in moved for layer in own.layers)
         return [
             replace(edit, name=name(f"{kind} {number} at once"), kind=AT_ONCE[kind], number=number)
-            for kind in self.drawn_directions
+            for kind in (self.drawn_directions[:1] if held else self.drawn_directions)
             for number in range(1, AT_ONCE_CONTROLS + 1)
         ]
 
@@ -354,10 +357,11 @@ class Experiment:
         if arm.kind == "unedited":
             return ArmPlan(arm.name, self.drawn, self.when, watched=self.watched, readings=self.readings)
         has_donors = any(edit.donor for edit in self.edits)
+        edited = self._edited(arm, moments)
         return replace(
-            self._edited(arm, moments),
+            edited,
             controls=tuple(self._edited(control, moments) for control in self.measured_at_once(arm)),
-            distances={layer: Distances.of(moments[layer]) for layer in self.layers},
+            distances={layer: Distances.of(moments[layer]) for layer in edited.layers},
             directions=tuple(measured_in(direction, moments) for direction in self.reported),
             spans={layer: data_span(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
@@ -371,7 +375,8 @@ class Experiment:
             seed.append(1 + edits[0].names.index(arm.direction))
             edits = (edits[0].only(arm.direction),)
         random = np.random.default_rng(seed)
-        made = made_together(made_in_arm(edit, arm, moments, random, self.kept) for edit in edits)
+        kept = () if arm.is_at_once else self.kept  # at once, nothing adds up
+        made = made_together(made_in_arm(edit, arm, moments, random, kept) for edit in edits)
         return ArmPlan(arm.name, self.drawn, self.when, through=self.options.paths, **made)
 
 

@@ -21,7 +21,7 @@ from analysis.dynamics.jacobians import (
     spectra,
     time_constants,
 )
-from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.tracks import Tracks, evenly, tensor
 from analysis.dynamics.update import Update
 from tests.command import assert_refuses
 from tests.planted_tracks import nothing, states_of, tracks_of, with_memory
@@ -143,6 +143,15 @@ def test_signs_agree_where_components_move_each_other() -> None:
     again = sign_agreement(LaggedCorrelations(-r, q), jacobians, label, 0)
     assert all(row.share == 0 and row.p > 0.9 for row in again)
     assert np.isnan(mean_jacobians(jacobians, label, 3)[2]).all()
+    three = LaggedCorrelations(np.concatenate([r, r[:1]]), np.concatenate([q, q[:1]]))
+    assert np.isnan(sign_agreement(three, jacobians, label, 0)[2].p), "nothing is known of a behaviour without states"
+
+
+@pytest.mark.parametrize(("count", "most"), [(350, 200), (90, 48), (5, 48), (0, 3)])
+def test_what_is_left_out_is_left_out_everywhere(count: int, most: int) -> None:
+    kept = evenly(np.arange(count), most)
+    assert len(kept) == len(set(kept.tolist())) == min(count, most)
+    assert not count or (kept[0] == 0 and kept[-1] >= count - 1 - count / most)
 
 
 def test_ticks_are_counted_within_lives() -> None:

@@ -376,6 +376,7 @@ def test_what_an_intervention_measured_is_read(tmp_path: Path) -> None:
     [
         ({"edit": "clear", "direction": None}, "made another edit"), ({"direction": "ic_1,ic_2"}, "made another edit"),
         ({"further": [{"edit": "steer"}]}, "made another edit"), ({"change": True}, "--change"),
+        ({"along": "covariance"}, "--along"), ({"features": "features.safetensors"}, "sparse feature"),
         ({"directions": "nowhere.safetensors"}, "which is not there"), ({"direction": "ic_9"}, "holds no direction"),
     ],
 )  # fmt: skip
@@ -383,6 +384,21 @@ def test_other_runs_are_refused(tmp_path: Path, changed: dict[str, object], mess
     folder = intervention(tmp_path / "run", **changed)
     assert_refuses(message, read_followed, str(folder), POLICY)
     assert_refuses("edited another policy", read_followed, str(folder), "b" * 64)
+
+
+def test_a_run_of_another_script_is_refused(tmp_path: Path) -> None:
+    assert_refuses("intervene.py", read_followed, str(tmp_path), POLICY)
+
+
+def test_an_edit_of_the_hidden_state_says_nothing_of_the_cell_in_its_own_tick() -> None:
+    update = update_of(lstm_with(0.0, OPEN))
+    rng = np.random.default_rng(5)
+    read = rng.normal(size=(160, 1))
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
+    along = replace(direction(np.ones(1)), layer=LSTM_HIDDEN)
+    edit = FollowedEdit(Path("run"), along, 0.9, 1.5, {})
+    (result,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 8), 8, 0, lambda _: None)
+    assert result.computed.keys() == {"hidden"}
 
 
 def test_the_computed_half_life_is_that_of_the_memory() -> None:

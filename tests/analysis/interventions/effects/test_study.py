@@ -65,7 +65,6 @@ def test_a_control_that_does_as_much_or_more_takes_the_verdict(control: str, tic
 def test_missing_controls_are_said_to_be_missing() -> None:
     result = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
     assert verdicts(result)["ticks"] == "effect"
-    assert result.effects[0].without == ("same variance", "untrained policy")
     assert any("No control: untrained policy" in note for note in result.notes)
     assert any("not checked" in note for note in result.notes)
     alone = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=()))
@@ -285,6 +284,14 @@ def test_the_planted_half_life_is_within_its_interval_and_the_figure_has_a_panel
     assert result.half_life.high - result.half_life.low < 0.5
     assert not any("lasting" in case.outcome for case in (*study.effects, *study.at_once, *study.spillovers))
     assert any("cell state: 2.0 ticks" in line or "cell state: 1.9 ticks" in line for line in summary_lines(study))
+
+
+def test_what_is_left_is_followed_as_long_as_an_agent_of_every_episode_lives() -> None:
+    table, arms = with_followed(*plant(Planted()), 0.5**0.5)
+    for lag in range(5, FOLLOWED_TICKS + 1):
+        table.outcomes[f"lasting/cell/{lag}"][table.episode == table.episode[0]] = np.nan  # type: ignore[index]
+    (result,) = study_effects(table, arms, Inference(permutations=99, bootstraps=99)).persistences
+    assert result.episodes == 8 and len(result.left) == 5 and result.half_life.value == pytest.approx(2, abs=0.1)
 
 
 def test_an_edit_that_stays_has_no_half_life() -> None:

@@ -166,3 +166,14 @@ def test_edits_have_twenty_controls_at_once_of_each_kind_of_direction() -> None:
     twin = next(control for control in plan.controls if control.name == "random direction 2 at once, dose +2")
     np.testing.assert_array_equal(twin.states[0].directions, played.states[0].directions)  # type: ignore[union-attr]
     assert not played.controls
+
+
+def test_at_once_nothing_adds_up_so_controls_start_from_the_state_itself() -> None:
+    """Nobody has held a state along their directions, while the edit finds its own where it has put it."""
+    kept = Experiment(RunOptions(controls=3), (Edit("collapse", (unit(2, 6),)),), 4, memory=("lstm_hidden",))
+    moments = {"lstm_hidden": StateMoments.of(np.random.default_rng(0).normal(1, 1, (20, 6)).astype(np.float32))}
+    edit, random = (next(arm for arm in kept.arms() if arm.name == name) for name in ("edit", "random direction 1"))
+    assert kept.plan(random, moments).states[0].start is not None  # type: ignore[union-attr]
+    controls = kept.plan(edit, moments).controls
+    assert len(controls) == AT_ONCE_CONTROLS and all("random direction" in control.name for control in controls)
+    assert all(control.states[0].start is None for control in controls)  # type: ignore[union-attr]
