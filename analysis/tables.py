@@ -18,9 +18,9 @@ def tab_separated_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     return "".join("\t".join(cells) + "\n" for cells in (heads, *rows))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, digits: int = 6) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else ""
+        return f"{value:.{digits}g}" if math.isfinite(value) else ""
     return "" if value is None else str(value)
 
 
@@ -34,10 +34,4 @@ class Table:
 
     def as_text(self) -> str:
         """Return the table as tab-separated lines, heads first; what is missing is empty."""
-        return tab_separated_lines(self.heads, ([_exact(cell) for cell in row] for row in self.rows))
-
-
-def _exact(cell: Cell) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.6f}" if math.isfinite(cell) else ""
-    return "" if cell is None else str(cell)
+        return tab_separated_lines(self.heads, ([_cell(cell, digits=10) for cell in row] for row in self.rows))

@@ -242,7 +242,7 @@ def test_shipped_pages_say_what_their_results_say(page: Path) -> None:
 def test_table_of_all_claims_is_up_to_date() -> None:
     """`study.py claims` writes it."""
     claims = claims_of(sorted((ROOT / "docs" / "findings").glob("*.md")))
-    assert len(claims) > 10 and claims_table(claims) in (ROOT / "docs" / "findings.md").read_text()
+    assert len(claims) > 10 and claims_table(claims, "findings") in (ROOT / "docs" / "findings.md").read_text()
 
 
 def test_the_papers_numbers_are_those_of_the_pages_that_it_links() -> None:

@@ -1,6 +1,7 @@
 """All claims of all pages, with one more correction over all of their tests."""
 
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,13 +43,18 @@ def write_claims(file: Path, pages: Path) -> int:
     Raises:
         UserError: the file has no place for it, or a page is damaged.
     """
-    claims = claims_of(visible(pages, "*.md"))
-    text = read_bytes(file).decode("utf-8")
+    if not (there := visible(pages, "*.md")):
+        raise UserError(f"{pages} holds no pages of studies: give the folder that study.py wrote them to")
+    claims = claims_of(there)
+    try:
+        text = read_bytes(file).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is not UTF-8 text") from None
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
         raise UserError(f"{file} has no lines {START} and {END}: put them where the table of claims belongs")
-    write_text(file, f"{before}{claims_table(claims)}{after}")
+    write_text(file, f"{before}{claims_table(claims, os.path.relpath(pages, file.parent))}{after}")
     return len(claims)
 
 
@@ -67,15 +73,19 @@ def claims_of(pages: Sequence[Path]) -> list[Claimed]:
     return claims
 
 
-def claims_table(claims: Sequence[Claimed]) -> str:
-    """Return the table of all claims, between the lines that mark its place."""
+def claims_table(claims: Sequence[Claimed], folder: str) -> str:
+    """Return the table of all claims, between the lines that mark its place.
+
+    Args:
+        folder: of the pages, from where the table stands.
+    """
     p = np.array([value for claim in claims for value in claim.p.values()])
     q = iter(false_discovery(p).tolist())
     lines = [START, _HEAD]
     for claim in claims:
         tests = [f"{name}: {_short(value)}, {_short(next(q))}" for name, value in claim.p.items()]
-        says = _RELATIVE_LINK.sub(r"](findings/\1)", claim.says.replace("|", "\\|"))
-        lines.append(f"| [{claim.page}](findings/{claim.page}.md) | {says} | {'; '.join(tests) or 'none'} |")
+        says = _RELATIVE_LINK.sub(rf"]({folder}/\1)", claim.says.replace("|", "\\|"))
+        lines.append(f"| [{claim.page}]({folder}/{claim.page}.md) | {says} | {'; '.join(tests) or 'none'} |")
     return "\n".join([*lines, END])
 
 

@@ -32,7 +32,7 @@ from common.user_error import UserError
 SHIPPED = Path("policies")
 TAKE_A_FOLDER = (
     "analyze_dynamics.py", "extract_activations.py", "intervene.py", "saliency.py", "semantic_clusters.py agreement",
-    "simulate.py quality", "train_world_model.py",
+    "simulate.py quality", "train_sparse_autoencoder.py", "train_world_model.py",
 )  # fmt: skip
 """Commands that look up policies in --policies-dir."""
 

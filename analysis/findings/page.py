@@ -283,7 +283,12 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
         start = (*([stage] if named else []), *shown)
         key = start if table.across else (*start, str(place))
         across = {} if table.across is None else {formatted(row, table.across, ""): _interval(row, table.digits)}
-        lines.setdefault(key, {}).update(across)
+        cells = lines.setdefault(key, {})
+        if cells.keys() & across.keys():
+            raise UserError(
+                f"the table {table.title!r} has two rows for one cell: tell them apart under columns or where"
+            )
+        cells.update(across)
         count += len(across) or len(shown)
     more = list(dict.fromkeys(head for cells in lines.values() for head in cells))
     text = [

@@ -24,7 +24,7 @@ SUFFIX = ".md.jinja"
 MUST_SHOW = ("primary", "made")
 PARTS = (*MUST_SHOW, "tables", "forests", "figures")
 """What a template can show besides claims."""
-FORMAT = re.compile(r"\+?(\.\d)?[df%]?")
+FORMAT = re.compile(r"\+?(d|(\.\d)?[f%]?)")
 LONGEST = 1 << 18
 
 _HEADINGS = ("## Findings", "## What this does not show")

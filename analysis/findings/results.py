@@ -147,7 +147,7 @@ def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
     if fewest := [kind for kind in kinds if len(kind) < 2]:
         raise UserError(f"a mean over {len(fewest[0])} training has no interval: name a stage instead of a pattern")
     values, worlds = in_worlds(kinds)
-    if len(kinds) == 1 and np.ptp(values[0]) == 0 and values[0].flat[0]:
+    if len(kinds) == 1 and values[0].size and np.ptp(values[0]) == 0 and values[0].flat[0]:
         raise UserError(f"{values[0].flat[0]} is the number of all stages: they are not separate trainings")
     over = over_trainings(values, worlds, CONFIDENCE)
     numbers = {"mean": over.value, "low": over.low, "high": over.high, "p": over.p}
@@ -167,7 +167,7 @@ def formatted(values: Mapping[str, str], column: str, form: str) -> str:
         return text
     value = number(values, column)
     said = format(round(value) if form.endswith("d") else value, form)
-    if _TEST.search(column) and value > 0 and not said.strip("0."):
+    if _TEST.search(column) and not said.strip("0."):  # 0 itself is a smaller one, written with too few digits
         return f"< {said[:-1]}1"
     return said
 

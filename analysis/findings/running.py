@@ -131,11 +131,12 @@ class StudyRun:
             self._run_all(
                 [plan for plan in plans if plan.action != "skip"], report, crew or LocalCrew(self.scripts), lock
             )
-        states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
-        here, usual = self.folder.as_posix(), (DEFAULT_RESULTS / self.folder.name).as_posix()
-        # Commands name the default folder of results, wherever this study's folder is.
-        stages = [(name, state.command.replace(here, usual), state.seconds, state.read) for name, state in states]
-        return History([Played(*stage) for stage in stages], primary)
+        usual = DEFAULT_RESULTS / self.folder.name  # named by commands of the page, wherever this study's folder is
+        played = [
+            Played(stage.name, self._filled(stage, stage.run, usual), state.seconds, state.read)
+            for stage, state in ((stage, self.states[stage.name]) for stage in self.study.stages)
+        ]
+        return History(played, primary)
 
     def _refuse_foreign(self, plans: Sequence[StudyPlan]) -> None:
         """Refuse what a stage would replace and this study did not write: only stages that were begun are removed."""
@@ -159,10 +160,15 @@ class StudyRun:
         write_json(path, asdict(named))
         return named
 
-    def _filled(self, stage: Stage, text: str) -> str:
-        """Put folders where a text has names in braces."""
-        given = {name: (self.folder / name).as_posix() for name in (other.name for other in self.study.stages)}
-        given |= {HERE: (self.folder / stage.name).as_posix(), "parent": self.folder.as_posix()}
+    def _filled(self, stage: Stage, text: str, folder: Path | None = None) -> str:
+        """Put folders where a text has names in braces.
+
+        Args:
+            folder: of the study; by default its own.
+        """
+        folder = folder or self.folder
+        given = {name: (folder / name).as_posix() for name in (other.name for other in self.study.stages)}
+        given |= {HERE: (folder / stage.name).as_posix(), "parent": folder.as_posix()}
         for name in set(places(text)):
             text = text.replace(f"{{{name}}}", given[name])
         return text

@@ -135,7 +135,7 @@ DEFAULT_SEEDS = {"intervene.py": 0, "extract_activations.py": 1, "evaluate.py": 
 """Scripts that play episodes of the seed that --seed gives, and the seed without it."""
 
 _SEED = ("--seed", "-s")
-_REPEATS = ("--repeats", "-r")  # of evaluate.py: so many seeds, one after the other
+_REPEATS = ("--repeats", "--repeat", "-r")  # of evaluate.py: so many seeds, one after the other
 _LARGEST = 99_999
 
 

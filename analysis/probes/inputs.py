@@ -112,7 +112,8 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
     """
     names = list(names)
     checkpoints = {name: source for name in names if (source := checkpoint(name))}
-    wanted = set(NAMES) if names == ["all"] else set(names) - set(checkpoints)
+    wanted = set(names) - set(checkpoints)
+    wanted = (wanted - {"all"}) | set(NAMES) if "all" in wanted else wanted
     if unknown := sorted(wanted - set(NAMES)):
         raise UserError(f"there is no input {unknown[0]!r}; there are: {', '.join(NAMES)}, or all")
     if not wanted and not checkpoints:

@@ -97,6 +97,7 @@ def _train(
          for network, decay in zip(networks, WEIGHT_DECAYS, strict=True)],
         _LEARNING_RATE,
     )  # fmt: skip
+    known = torch.isfinite(stopping[1]).any(dim=0)  # targets with records to stop by, (T,)
     best = torch.full((y.shape[1],), torch.inf, device=x.device)
     outputs = torch.zeros(len(tested), y.shape[1], device=x.device)
     best_mean, since_best = torch.full((len(networks),), torch.inf), 0
@@ -111,6 +112,8 @@ def _train(
         for network in networks:
             with torch.no_grad():
                 now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
+                if not known.all():
+                    now = torch.where(known, now, _losses(network(x), y, yes_or_no, yes_weight))
                 better = now < best
                 best = torch.where(better, now, best)
                 outputs[:, better] = network(tested)[:, better]

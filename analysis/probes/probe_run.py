@@ -21,7 +21,7 @@ from analysis.probes.figures_curves import (
 )
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from analysis.probes.findings import commonality, findings
-from analysis.probes.inputs import MEMORIES, StoredInputs, inputs_named, recorded
+from analysis.probes.inputs import MEMORIES, NAMES, StoredInputs, inputs_named, recorded
 from analysis.probes.on_ray import do_on_ray
 from analysis.probes.probing import LINEAR, MLP, PROBES, do_here, probe
 from analysis.probes.report import (
@@ -213,8 +213,9 @@ def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wa
     inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
     names = {source.name for source in there}
-    lacking = [source for source in inputs if source.name not in names]
-    if lacking and named != ("all",):
+    optional = set(NAMES) - set(named) if "all" in named else set()
+    lacking = [source for source in inputs if source.name not in names | optional]
+    if lacking:
         raise UserError(
             f"{dump} lacks layers {', '.join(lacking[0].layers)} for the input {lacking[0].name}: leave it out, or "
             f"{record_again(dump, metadata)}"

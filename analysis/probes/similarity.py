@@ -39,7 +39,7 @@ def similarities(
         ]
         low, high, _ = jackknife(value, np.array(without))
         reach = (high - low) / 2
-        results[one, other] = value, value - reach, min(1.0, value + reach)
+        results[one, other] = value, value - reach, float(np.minimum(1.0, value + reach))
     return results
 
 

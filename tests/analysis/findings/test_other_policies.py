@@ -11,6 +11,7 @@ import yaml
 from analysis.codes.options import AgreementArguments
 from analysis.findings.other_policies import TAKE_A_FOLDER, write_study_of
 from analysis.findings.study_file import read_study
+from analysis.sparse.settings import SparseSettings
 from analysis.world_model.options import QualityOptions, WorldSettings
 from tests.analysis.findings import test_study_file
 from tests.command import ROOT, assert_refuses
@@ -229,5 +230,6 @@ def test_scripts_that_are_given_a_folder_of_policies_have_that_option() -> None:
 
     for script in (analyze_dynamics, extract_activations, intervene, saliency):
         assert f"{script.__name__}.py" in TAKE_A_FOLDER and "policies_dir" in Path(script.__file__).read_text()
-    for command in (AgreementArguments, QualityOptions, WorldSettings):
+    assert "train_sparse_autoencoder.py" in TAKE_A_FOLDER
+    for command in (AgreementArguments, QualityOptions, WorldSettings, SparseSettings):
         assert "policies_dir" in {item.name for item in fields(command)}

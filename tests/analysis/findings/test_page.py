@@ -144,6 +144,12 @@ def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(
     assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
 
 
+def test_two_rows_of_one_cell_are_refused(folder: Path) -> None:
+    (folder / "y" / "twice.tsv").write_text("method\tmeasure\tvalue\tlow\thigh\n" + "A\thalves\t1\t0\t2\n" * 2)
+    asked = study(tables=(ResultTable("T", "y", "twice.tsv", ("method",), across="measure", digits=1),))
+    assert_refuses("two rows for one cell", page_text, asked, Results(asked, folder), HISTORY, "t")
+
+
 def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
     """`*` stands for any text, and nothing else in a pattern does for anything but itself."""
     rows = "edit, a\t2\nedit, b\t10\nuntrained, edit\t99\nedit.c\t50\nedit, d\t-1\n"
@@ -178,7 +184,7 @@ def test_tests_of_all_pages_are_corrected_together() -> None:
     of_a, of_b = {"x": p[0], "y": p[2]}, {"z": p[1]}
     claims = [Claimed("a", "One | two.", of_a), Claimed("b", "None.", {}), Claimed("b", "B.", of_b)]
     q = [f"{value:.4f}".removeprefix("0") for value in stats.false_discovery_control(p)]
-    assert claims_table(claims).splitlines()[3:-1] == [
+    assert claims_table(claims, "findings").splitlines()[3:-1] == [
         f"| [a](findings/a.md) | One \\| two. | x: .0100, {q[0]}; y: .2000, {q[2]} |",
         "| [b](findings/b.md) | None. | none |",
         f"| [b](findings/b.md) | B. | z: .0200, {q[1]} |",
@@ -204,9 +210,12 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
     file = tmp_path / "findings.md"
     file.write_text(f"before\n{START}\nold\n{END}\nafter\n")
     assert write_claims(file, tmp_path / "pages") == 1
-    assert file.read_text() == f"before\n{claims_table([claim])}\nafter\n"
+    assert file.read_text() == f"before\n{claims_table([claim], 'pages')}\nafter\n"
     file.write_text("nothing")
     assert_refuses("has no lines", write_claims, file, tmp_path / "pages")
+    assert_refuses("holds no pages of studies", write_claims, file, tmp_path / "page")
+    file.write_bytes(b"caf\xe9")
+    assert_refuses("is not UTF-8 text", write_claims, file, tmp_path / "pages")
 
 
 STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
@@ -238,6 +247,8 @@ def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     wanted = [sum(values) / 3, *test.confidence_interval(0.95), test.pvalue]
     assert [float(result[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
     assert result["value.n"] == "3"
+    nothing = mean_over_trainings([[{"a": np.nan, "b": 1.0}, {"a": 2.0, "b": np.nan}]])
+    assert nothing == {"mean": "nan", "low": "nan", "high": "nan", "p": "nan", "n": "2"}
     assert_refuses("1 training", mean_over_trainings, [[{"a": 1.0}]])
     assert_refuses("not separate trainings", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
     assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
@@ -310,7 +321,7 @@ def test_numbers_are_written_as_asked() -> None:
     assert [formatted(row, *case) for case in cases] == ["-58.3", "0.024", "2%", "12", "effect"]
     tiny = dict.fromkeys(("p", "value.p", "random_q", "q_primary", "p_of_moves"), "3e-15")
     assert [formatted(tiny, column, ".4f") for column in tiny] == ["< 0.0001"] * 4 + ["0.0000"]
-    assert formatted({"q": "0"}, "q", ".3f") == "0.000"
+    assert formatted({"q": "0.000000"}, "q", ".3f") == "< 0.001"
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
         assert_refuses(says, formatted, row, column, form)
 

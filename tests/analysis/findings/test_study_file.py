@@ -240,6 +240,7 @@ def test_what_results_hold_is_never_a_template() -> None:
         ("{% claim x %}{{ a.b() }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
         ("{% claim x %}{{ a.b|upper }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
         ("{% claim x %}{{ 'a'.b }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
+        ('{% claim x %}{{ a.b|f(".1d") }}{% control %}B.{% endclaim %}', "is no format"),
         ('{% claim x %}{{ a.b|f(">40") }}{% control %}B.{% endclaim %}', "is no format"),
         ("{% claim x %}{{ a.b|f(primary) }}{% control %}B.{% endclaim %}", "is no format"),
         ("3 trainings", "the number 3"),
@@ -340,7 +341,7 @@ def played(command: str) -> set[str]:
 
 def test_every_repeat_plays_a_seed_of_its_own_and_the_default_is_a_number_like_any_other() -> None:
     assert played("evaluate.py x pvp --seed 3 -r 4") == {"3", "4", "5", "6"}
-    assert played("evaluate.py x pvp --repeats=2") == {"1", "2"}
+    assert played("evaluate.py x pvp --repeats=2") == played("evaluate.py x pvp --repeat 2") == {"1", "2"}
     assert played("extract_activations.py pve -p a -s 3") == {"3"}
     others = {"extract_activations.py": extract_activations.Arguments, "evaluate.py": evaluate.Arguments}
     for script, of in {"intervene.py": RunOptions, **others}.items():

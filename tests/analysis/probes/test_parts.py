@@ -1,5 +1,7 @@
 """The parts that probes are made of, each against a library or a plain computation."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -166,6 +168,14 @@ def test_a_network_takes_the_weight_decay_that_a_target_needs(
     assert chosen > score() + 0.01
 
 
+def test_a_network_learns_a_target_that_no_record_of_the_stopping_fold_has(rng: np.random.Generator) -> None:
+    """The first epoch would be the best for ever: without records, nothing is ever wrong."""
+    x, fold = rng.normal(size=(900, 4)).astype(np.float32), np.arange(900) % 5
+    y = np.where((fold == 1)[:, None], np.nan, 2 * x[:, :1])
+    predicted = fit_mlp(x, y, fold, np.zeros(1, bool), 0)
+    assert np.corrcoef(predicted[fold == 0, 0], y[fold == 0, 0])[0, 1] > 0.9
+
+
 def test_a_probe_of_another_folds_labels_cannot_help(rng: np.random.Generator) -> None:
     """A leak between folds would show here: the input names the record, and targets are noise."""
     x, y = np.eye(120, dtype=np.float32), rng.normal(size=(120, 1))
@@ -255,6 +265,17 @@ def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> Non
     layers = {name: np.repeat(rng.normal(size=(60, 20)), 30, axis=0) for name in ("one", "other")}
     ((value, low, high),) = similarities(layers, lives, lives.index // 10, seed=0).values()
     assert abs(value) < 0.1 and low < 0 < high
+    layers["still"] = np.ones((1800, 20))
+    assert all(np.isnan(similarities(layers, lives, lives.index // 10, seed=0)["one", "still"]))
+
+
+def test_equal_layers_are_alike_without_warnings(rng: np.random.Generator) -> None:
+    lives = make_lives([30] * 60)
+    layers = dict.fromkeys(("one", "other"), rng.normal(size=(1800, 20)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ((value, low, high),) = similarities(layers, lives, lives.index // 10, seed=0).values()
+    assert value == low == high == pytest.approx(1)
 
 
 def test_given_variables_may_bend(rng: np.random.Generator) -> None:
@@ -280,4 +301,6 @@ def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     assert title_of(name) == watched.title == "cell state after 757,328 steps"
     assert name not in [item.name for item in inputs_named(["all"], [4])]
     assert [item.name for item in inputs_named([name], [4])] == [name]
+    assert [item.name for item in inputs_named(["all", name], [4])][-1] == name
+    assert len(inputs_named(["all", "lstm_cell"], [4])) == len(inputs_named(["all"], [4]))
     assert_refuses("no input 'steps_5_lstm_gate'", inputs_named, ["steps_5_lstm_gate"], [4])
