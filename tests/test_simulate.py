@@ -121,6 +121,7 @@ def test_other_runs_are_not_validated(trained, features_dump, intervened, direct
     for changed, message in (
         ({"input": {"policy": "b" * 64}}, "edited another policy"),
         ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
+        ({"arguments": {"one_by_one": True}}, "edited with --one-by-one"),
         ({"arguments": {"edit": "freeze", "direction": None, "dose": None}}, "made the edit freeze"),
         (
             {"arguments": {"edit": "transplant", "donor": "self_food", "direction": None, "dose": None}},

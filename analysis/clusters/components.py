@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from activation_store.directions import Direction, Source, SourceKind, direction_from
 from analysis.clusters.blindness import Blindness
@@ -23,7 +24,6 @@ from common.number_text import format_number
 
 BINS = 20
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
-_Z_95 = 1.959964
 _COMPONENTS_SHOWN = 3
 _WIDTH = 118
 _FOLDS = 5
@@ -163,8 +163,10 @@ class Profile:
 def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> Profile:
     """Average a feature in bins with equal numbers of records along a component, (B,) each.
     Records of one life are not independent. A bin's mean is a ratio of two sums over lives, so its standard error is
-    that of a ratio estimator with lives as sampling units (Cochran 1977, "Sampling techniques", equation 6.13).
+    that of a ratio estimator with lives as sampling units (Cochran 1977, "Sampling techniques", equation 6.13), and its
+    95% interval Student's.
 
+    Args:
         bins: at most; fewer if there are fewer records.
     """
     rank = np.empty(len(score), np.int64)
@@ -180,7 +182,7 @@ def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: i
     inside = (size > 0).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = ((total - mean[:, None] * size) ** 2).sum(axis=1) / records**2 * inside / (inside - 1)
-    reach = _Z_95 * np.sqrt(np.where(inside > 1, variance, np.nan))
+    reach = special.stdtrit(np.maximum(inside - 1, 1), 0.975) * np.sqrt(np.where(inside > 1, variance, np.nan))
     return Profile(np.bincount(bin_of, score, count) / records, mean, mean - reach, mean + reach)
 
 

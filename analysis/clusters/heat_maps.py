@@ -160,7 +160,7 @@ def pca_choices(report: ComponentReport, heading: str) -> Figure:
         axes.set_xticks(range(shown), [f"PC {i + 1}" for i in range(shown)], fontsize=7, rotation=60)
         bare(axes)
         figure.colorbar(image, ax=axes, label="eta-square", fraction=0.03, pad=0.01)
-        text = "share of each component's variance between options; a dot: survives given tick and age (q < 0.05)"
+        text = "share of each component's variance between options; a dot: survives given tick and age (q at most 0.05)"
         figure.suptitle(title(heading, text, int(10 * figure.get_figwidth())))
     return figure
 

@@ -261,7 +261,7 @@ class AnalysisSettings:
             "without --umap-pairs": ["umap_pairs_dims"] * (not self.umap_pairs),
             "since nothing is embedded with UMAP": ["umap_neighbors", "umap_min_dist"] * (not self.uses_umap),
             "with --metric-only": [*_OF_CLUSTERS] * self.metric_only,
-            "without clusters and components": [*_OF_INTERVALS] * (self.metric_only and not self.cluster_before_umap),
+            "without clusters and components": [*_OF_TESTS] * (self.metric_only and not self.cluster_before_umap),
             "unless t-SNE makes the plane": ["tsne_perplexity"] * (self.metric_only or self.projection != "tsne"),
         }
         changed = (
@@ -272,9 +272,9 @@ class AnalysisSettings:
 
 
 _OF_CLUSTERS = (
-    "projection", "hdbscan_min_cluster", "hdbscan_min_samples", "permutations", "residualize",
+    "projection", "hdbscan_min_cluster", "hdbscan_min_samples", "residualize",
 )  # fmt: skip
-_OF_INTERVALS = ("bootstraps", "confidence")
+_OF_TESTS = ("permutations", "bootstraps", "confidence")
 _DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
 _IN_NAME = {
     "skip_first": "skip", "projection": "", "hdbscan_min_samples": "s", "umap_neighbors": "n", "umap_min_dist": "d",

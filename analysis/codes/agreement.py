@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE
+from activation_store.layers import SEMANTIC_CODE
 from activation_store.lives import life_keys, number_lives, places_of
 from activation_store.reader import Progress, read_identity
 from activation_store.recording import record_again
@@ -19,6 +19,7 @@ from agent_zoo.agent_settings import SHOWN
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import policy_names, policy_path
+from analysis.codes.content import hidden_layer
 from analysis.codes.partitions import (
     LifeResamples,
     codebook,
@@ -92,11 +93,6 @@ def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], fold
         check_shows_everything(dump, info.layout)
         networks.append(Network(name, policy, info, sha256(path)))
     return networks
-
-
-def hidden_layer(metadata: DumpMetadata) -> str:
-    """Return the layer that the codes of a dump's policy are read from."""
-    return LSTM_HIDDEN if metadata.environment.get("memory", {}).get("layers", 1) else ENCODER_OUTPUT
 
 
 def _check_sees_the_same(name: str, info: CheckpointInfo, dump: Path, metadata: DumpMetadata) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
+from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.features.observed import Observed, own_truth_columns
@@ -20,6 +20,11 @@ from analysis.runs.run_folder import RUN_FILE
 from common.progress_view import Step
 
 _COLUMNS = (DONE, KILLS, "map", *POSITION_COLUMNS)
+
+
+def hidden_layer(metadata: DumpMetadata) -> str:
+    """Return the layer that the codes of a dump's policy are read from."""
+    return LSTM_HIDDEN if metadata.environment.get("memory", {}).get("layers", 1) else ENCODER_OUTPUT
 
 
 @dataclass(frozen=True, eq=False)

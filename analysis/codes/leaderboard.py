@@ -6,11 +6,13 @@ from functools import partial
 import numpy as np
 
 from activation_store.directions import Direction, Source, direction_from
-from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, UNTRAINED
+from activation_store.layers import SEMANTIC_CODE, UNTRAINED
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.recording import check_recorded
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
+from analysis.codes.content import hidden_layer
 from analysis.codes.partitions import (
     Fit,
     LifeResamples,
@@ -32,6 +34,7 @@ from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
+from common.argument_checks import SEEDS
 from common.progress_view import Step
 from common.user_error import UserError
 
@@ -152,9 +155,8 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
         UserError: there are too few states, or the hidden state was not recorded.
     """
     metadata = read_metadata(run.dump)
-    hidden = LSTM_HIDDEN if run.clusters.layer == SEMANTIC_CODE else run.clusters.layer
-    if hidden not in metadata.layers:
-        raise UserError(f"{run.dump} holds no layer {hidden}, which the codes are compared with: record it")
+    hidden = hidden_layer(metadata) if run.clusters.layer == SEMANTIC_CODE else run.clusters.layer
+    check_recorded(run.dump, metadata, hidden)
     untrained = f"{UNTRAINED}_{hidden}"
     wanted = dict.fromkeys([run.clusters.layer, hidden, *([untrained] if untrained in metadata.layers else [])])
     sample = _sample(run, metadata, list(wanted), hidden, most, step)
@@ -275,7 +277,7 @@ def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[s
     """
     half = np.random.default_rng([seed, 3]).permutation(len(lives)) < len(lives) // 2
     parts = [np.flatnonzero(half[lives.index] == which) for which in (True, False)]
-    one, two = (_from_zero(fit(states, lives, seed + number)(states)) for number in (1, 2))
+    one, two = (_from_zero(fit(states, lives, (seed + number) % SEEDS)(states)) for number in (1, 2))
     this, other = (_from_zero(fit(states[own], _of(lives, own), seed)(states)) for own in parts)
     return {"seeds": (one, two), "halves": (this, other)}
 

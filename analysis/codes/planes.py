@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
+from activation_store.recording import check_recorded
 from activation_store.selection import OBSERVATIONS
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
+from analysis.codes.content import hidden_layer
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
@@ -61,7 +63,8 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
     code_layer = run.clusters.layer
     layers = [code_layer]
     if code_layer == SEMANTIC_CODE:
-        layers += [SEMANTIC_PLANE, _hidden_of(given.layers, dump)]
+        layers += [SEMANTIC_PLANE, hidden_layer(given)]
+        check_recorded(dump, given, layers[-1])
     with step(f"reading {dump.name}") as report:
         records = read_dump(
             dump, subsample=run.clusters.subsample, layers=layers, columns=[], leave_out=[*OBSERVATIONS, "tables"],
@@ -79,15 +82,6 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
     plane = records.activations[SEMANTIC_PLANE][kept] if code_layer == SEMANTIC_CODE else rule.plane(code)
     return PlaneStates(
         records.activations[layers[-1]][kept], rule.labels_of(code), lives.index[kept], plane[:, :2], layers[-1]
-    )
-
-
-def _hidden_of(layers: dict[str, int], dump: Path) -> str:
-    for name in ("lstm_hidden", "encoder_output"):
-        if name in layers:
-            return name
-    raise UserError(
-        f"{dump} holds no layer lstm_hidden, which the policy's codes are compared with: extract with --record standard"
     )
 
 

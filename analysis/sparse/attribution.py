@@ -21,6 +21,7 @@ from agent_zoo.sparse_codes import SparseCoder
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.sparse.scores import CONFIDENCE, Estimate, Units
 from analysis.sparse.splicing import RecordedPolicy, read_ticks
+from analysis.statistics.inference import student_stretch
 
 TICKS = 1000
 """Recorded ticks that features are taken out of, in all episodes together."""
@@ -49,7 +50,10 @@ class Attributions:
     units: Units
 
     def correlation(self, output: int) -> Estimate:
-        """Return the correlation of predicted and measured changes of an output, with its interval over lives."""
+        """Return the correlation of predicted and measured changes of an output, with its interval over the units.
+
+        The interval is as much wider than percentiles as that of `Units.mean`; NaN with fewer than two units.
+        """
         count = self.units.draws.shape[1]
         x, y = self.predicted[output], self.measured[output]
         x, y = x - x.mean(), y - y.mean()
@@ -59,7 +63,10 @@ class Attributions:
             drawn = _correlation(self.units.draws @ sums)
             value = float(_correlation(sums.sum(axis=0, keepdims=True))[0])
         tail = (1 - CONFIDENCE) / 2
-        low, high = np.nanquantile(drawn, [tail, 1 - tail]) if np.isfinite(drawn).any() else (np.nan, np.nan)
+        if count < 2 or not np.isfinite(drawn).any():
+            return Estimate(value)
+        ends = np.nanquantile(drawn, [tail, 1 - tail])
+        low, high = np.clip(value + student_stretch(count, CONFIDENCE) * (ends - value), -1, 1)
         return Estimate(value, float(low), float(high))
 
     def of_features(self, features: int) -> np.ndarray:

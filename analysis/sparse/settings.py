@@ -10,7 +10,7 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
 from analysis.runs.record_limit import FEWEST_KEPT
-from common.argument_checks import at_least, check, did_you_mean, result_name, seed_value, split
+from common.argument_checks import SEEDS, at_least, between, check, did_you_mean, result_name, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
 from common.weights_and_biases import Wandb
@@ -156,7 +156,7 @@ class SparseSettings:
         """
         check(
             self, name=result_name(self.name), seeds=at_least(self.seeds, 1), epochs=at_least(self.epochs, 1),
-            max_records=at_least(self.max_records, FEWEST_KEPT), seed=seed_value(self.seed + self.seeds - 1),
+            max_records=at_least(self.max_records, FEWEST_KEPT), seed=between(self.seed, 0, SEEDS - self.seeds),
         )  # fmt: skip
         check_layers([self.layer])
         if self.erase and not self.meaning:

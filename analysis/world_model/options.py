@@ -108,8 +108,6 @@ class QuestionOptions:
 
     model: tyro.conf.Positional[Path]
     """World model: a folder written by train_world_model.py, or its model.safetensors."""
-    ticks: int = 32
-    """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
     dump: Path | None = None
     """Recorded dump of the model's policy to start from; by default activation_data/ and the name of the dump that the
     model was trained on. Only episodes on maps that the model was not trained on are used."""
@@ -132,7 +130,7 @@ class QuestionOptions:
         Raises:
             UserError: names the option, and the allowed values.
         """
-        check(self, ticks=between(self.ticks, 1, 1024), seed=seed_value(self.seed))
+        check(self, seed=seed_value(self.seed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +139,8 @@ class SimulationOptions(QuestionOptions):
 
     lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 256
     """Lives to simulate, at least 1."""
+    ticks: int = 32
+    """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
 
     @property
     def wanted(self) -> int:
@@ -160,7 +160,7 @@ class SimulationOptions(QuestionOptions):
     def check(self) -> None:
         """See `QuestionOptions.check`."""
         super().check()
-        check(self, lives=at_least(self.lives, 1))
+        check(self, lives=at_least(self.lives, 1), ticks=between(self.ticks, 1, 1024))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +314,7 @@ class QualityOptions(QuestionOptions):
     def check(self) -> None:
         """See `QuestionOptions.check`."""
         super().check()
-        check(self, other_dice=between(self.other_dice, 0, 4096))
+        check(self, ticks=between(self.ticks, 1, 1024), other_dice=between(self.other_dice, 0, 4096))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,16 +359,18 @@ class ValidationOptions(SimulationOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaggedOptions(SimulationOptions):
+class LaggedOptions(QuestionOptions):
     """A question about derivatives by earlier ticks."""
 
+    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 256
+    """Lives to simulate, at least 1."""
     lags: int = 10
     """Ticks back to which it goes, 1 to 64."""
 
     def check(self) -> None:
         """See `QuestionOptions.check`."""
         super().check()
-        check(self, lags=between(self.lags, 1, 64))
+        check(self, lives=at_least(self.lives, 1), lags=between(self.lags, 1, 64))
 
 
 @dataclass(frozen=True, kw_only=True)

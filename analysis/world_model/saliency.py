@@ -20,6 +20,7 @@ from agent_zoo.network_parts.distribution import ILLEGAL
 from analysis.attribution.components import fitted_components
 from analysis.attribution.targets import Action, ReadOut, Target, Value
 from analysis.figures.style import cluster_colour, new_figure, style
+from analysis.recorded.recorded_observation import state_layers
 from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import Estimate, Units
 from analysis.world_model.arms import value
@@ -153,11 +154,12 @@ def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> tuple[tuple
     Raises:
         UserError: they cannot be told apart.
     """
-    states = held_out.states([LSTM_HIDDEN, LSTM_CELL])
+    names = state_layers(held_out.model.policy)
+    states = held_out.states(names)
     fitted = fitted_components(chosen, held_out.model.policy, dict(states))
     spread = torch.tensor([[float(component.read_out(states[component.layer]).std())] for component in chosen])
-    hidden, cell = (spread * fitted.pattern).float().chunk(2, dim=1)
-    return fitted.names, {LSTM_HIDDEN: hidden, LSTM_CELL: cell}
+    patterns = (spread * fitted.pattern).float().chunk(len(names), dim=1)
+    return fitted.names, dict(zip(names, patterns, strict=True))
 
 
 def number_of(target: Target, model: WorldModel, request: str) -> Number:
@@ -185,7 +187,10 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
         table = tick.choices.log_probabilities[head]
         own = tick.options[head] if target.option is None else torch.full((len(table),), target.option)
         log_p = table.gather(1, own.unsqueeze(1)).squeeze(1)
-        return log_p if target.other is None else log_p - table[:, target.other]
+        if target.other is None:
+            return log_p
+        other = table[:, target.other]
+        return torch.where(torch.minimum(log_p, other) > ILLEGAL / 2, log_p - other, ILLEGAL)
 
     return log_probability
 

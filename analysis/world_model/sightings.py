@@ -143,8 +143,8 @@ def fit_sightings(network: WorldNetwork, batches: Iterable[Windows], generator: 
     """
     parts: list[list[tuple[torch.Tensor, ...]]] = [[] for _ in range(LONGEST)]
     for windows in batches:
-        for age, (scene, real) in enumerate(_predicted(network, windows, generator)):
-            parts[age].append((last_seen(scene, REACH), scene.kinds, real))
+        for part, (scene, real) in zip(parts, _predicted(network, windows, generator), strict=False):
+            part.append((last_seen(scene, REACH), scene.kinds, real))
     fitted = Sightings(**_no_drift())
     for age, ticks in enumerate(parts):
         if not ticks:  # no window is as long

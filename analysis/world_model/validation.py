@@ -147,12 +147,17 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
     return Intervened(folder, options, directions, dictionary, arms_in_game)
 
 
+_NOT_SIMULATED = {
+    "condition": "--while", "from_tick": "--from-tick", "until_tick": "--until-tick", "through": "--through",
+    "one_by_one": "--one-by-one",
+}  # fmt: skip
+"""Options of intervene.py, by the names of the arguments: simulated lives are edited in every tick, by all edits."""
+
+
 def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
-    for name, option in (("condition", "--while"), ("from_tick", "--from-tick"), ("until_tick", "--until-tick")):
+    for name, option in _NOT_SIMULATED.items():
         if arguments.get(name):
-            raise UserError(
-                f"{folder} edited with {option}, but simulated lives are edited in every tick: leave it out"
-            )
+            raise UserError(f"{folder} edited with {option}, which is not simulated: give a run without it")
     names = [field.name for field in fields(EditOptions)]
     made = [arguments, *arguments.get("further", ())]
     options = tuple(EditOptions(**{name: given[name] for name in names if name in given}) for given in made)

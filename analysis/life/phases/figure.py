@@ -12,12 +12,12 @@ from analysis.labels import label_name
 from analysis.life.life_figure import label_colour
 from analysis.life.phases.phases import Association, Shares
 from analysis.life.phases.transitions import Dwelling, Transitions
+from analysis.statistics.inference import LEVEL
 
 MOST_STATES = 12
 _COLUMNS = 4
 _REST_COLOUR = "#f2f2f2"
 MOST_STATES_LEFT = 14
-_SIGNIFICANT = 0.05
 _UNSURE = 0.25
 """Colour strength of transitions that may be due to chance."""
 _STRONGEST = 3.0
@@ -115,7 +115,7 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.clip(np.log2(share / chance), -_STRONGEST, _STRONGEST)
     np.fill_diagonal(doublings, np.nan)
-    sure = np.nan_to_num(q, nan=1.0) < _SIGNIFICANT
+    sure = np.nan_to_num(q, nan=1.0) <= LEVEL
     alpha = np.where(sure, 1.0, _UNSURE)
     image = axes.imshow(doublings, cmap=EFFECT_MAP, vmin=-_STRONGEST, vmax=_STRONGEST, alpha=alpha, aspect="auto")
     for (row, column), value in np.ndenumerate(share):

@@ -134,7 +134,7 @@ def phase_edges(sequences: LabelSequences, bins: int) -> np.ndarray:
 
 def tick_edges(sequences: LabelSequences, edges: np.ndarray) -> np.ndarray:
     """Return how many records of each life come before each of some ticks, (bins + 1,) to (L, bins + 1) float64."""
-    step = int(sequences.tick.max()) + 2
+    step = int(sequences.tick.max(initial=0)) + 2
     place = np.searchsorted(
         sequences.life * step + sequences.tick,
         np.arange(len(sequences))[:, None] * step + np.clip(np.ceil(edges), 0, step - 1).astype(np.int64),

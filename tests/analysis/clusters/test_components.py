@@ -78,6 +78,15 @@ def test_intervals_of_a_profile_count_lives_not_records() -> None:
     assert 0.88 < np.mean(held) < 0.99
 
 
+def test_intervals_of_a_profile_of_few_lives_are_students() -> None:
+    lives, held = make_lives([50] * 4), []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        profile = binned_profile(rng.normal(size=200), rng.normal(size=4)[lives.index], lives, bins=1)
+        held.append((profile.low < 0) & (profile.high > 0))
+    assert 0.91 < np.mean(held) < 0.99
+
+
 def test_profile_of_one_life_has_no_interval() -> None:
     profile = binned_profile(np.arange(9.0), np.arange(9.0), make_lives([9]))
     assert len(profile.mean) == 9 and np.isnan(profile.low).all()

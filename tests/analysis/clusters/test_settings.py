@@ -117,6 +117,8 @@ def test_options_without_effect_are_told() -> None:
     assert metric.without_effect() == ["no effect with --metric-only: --hdbscan-min-cluster"]
     intervals = replace(DEFAULTS, metric_only=True, umap_pairs=True, bootstraps=99, confidence=0.9)
     assert intervals.without_effect() == ["no effect without clusters and components: --bootstraps, --confidence"]
+    tests = replace(DEFAULTS, metric_only=True, cluster_before_umap=True, permutations=99)
+    assert tests.without_effect() == [], "components are tested too"
     assert replace(intervals, cluster_before_umap=True).without_effect() == []
     pca = replace(DEFAULTS, projection="pca", umap_min_dist=0.5, tsne_perplexity=5.0)
     assert len(pca.without_effect()) == 2

@@ -22,6 +22,7 @@ from analysis.sparse.splicing import (
     splice,
 )
 from analysis.sparse.states import read_states
+from analysis.statistics.inference import student_stretch
 from tests.command import assert_refuses
 from tests.planted_features import SOURCE
 from tests.recorded_features import POLICY, UNITS, RecordedFeatures
@@ -148,7 +149,7 @@ def test_predictions_hold_through_the_memory(features_dump: RecordedFeatures, la
     assert (np.isfinite(means[0]) == (counts >= 3)).all()
 
 
-def test_correlations_and_their_intervals() -> None:
+def test_correlations_and_their_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     predicted = random.standard_normal((2, 4000))
     noise = random.standard_normal((2, 4000))
@@ -159,5 +160,11 @@ def test_correlations_and_their_intervals() -> None:
         estimate = result.correlation(output)
         assert estimate.value == pytest.approx(float(np.corrcoef(predicted[output], measured[output])[0, 1]))
         assert estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.1
+    few = replace(result, units=Units.of(np.repeat(np.arange(4), 1000), np.arange(4000) // 1000, 0))
+    monkeypatch.setattr("analysis.sparse.attribution.student_stretch", lambda units, confidence: 1.0)
+    plain, wider = few.correlation(0), student_stretch(4, 0.95)
+    monkeypatch.undo()
+    stretched = few.correlation(0)
+    assert wider > 1.8 and stretched.high - stretched.low == pytest.approx(wider * (plain.high - plain.low))
     none = replace(result, measured=np.zeros_like(measured))
     assert np.isnan(none.correlation(0).value)

@@ -107,6 +107,13 @@ def test_a_planted_drift_is_found_and_used_where_the_network_knows_nothing(monke
     assert torch.equal(last[0], last[2]), "no window is as long, so it is as two ticks before"
 
 
+def test_windows_may_be_longer_than_what_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`train_world_model.py --horizon` goes up to 64."""
+    windows = [pairs * LONGEST for pairs in planted(network_knows=False, drifts=True)]
+    monkeypatch.setattr(sightings, "_predicted", lambda network, pairs, generator: iter(pairs))
+    assert len(fit_sightings(None, windows[:2], torch.Generator()).kernel) == LONGEST  # type: ignore[arg-type]
+
+
 def test_a_network_that_knows_is_used_where_others_go_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = fitted(monkeypatch, network_knows=True, drifts=False)
     assert (shown.weights[:PLANTED, :, 0] > 1).all() and shown.kernel[:PLANTED].abs().max() < 0.2

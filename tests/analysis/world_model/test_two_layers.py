@@ -12,6 +12,7 @@ from analysis.interventions.edits.edit_options import EditOptions
 from analysis.world_model.findings import value_saliency
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel, load_model, save_model
+from analysis.world_model.saliency import components_of
 from analysis.world_model.unroll import remember
 from analysis.world_model.windows import CONTEXT
 from tests.analysis.interventions.play.directions import unit
@@ -51,6 +52,13 @@ def test_a_simulation_from_a_recorded_tick_begins_with_the_recorded_memory(model
     torch.testing.assert_close(seen.cell, tick.memory.cell)
     shares = value_saliency(model, start.scene, windows.around, start.memory)
     assert shares["share of the value's saliency: memory"].above.min() > 0
+
+
+def test_components_of_both_layers_are_taken_apart(recorded_two_layers, model: WorldModel) -> None:
+    chosen = [unit(1, UNITS, f"ic_{number}", name) for number, name in enumerate((STATES[2], STATES[1]), 1)]
+    names, patterns = components_of(recorded_two_layers.held_out(model), chosen)
+    assert names == ("ic_1", "ic_2") and sorted(patterns) == sorted(STATES)
+    assert all(pattern.shape == (2, UNITS) for pattern in patterns.values())
 
 
 @torch.no_grad()

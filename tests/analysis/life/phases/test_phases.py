@@ -66,6 +66,13 @@ def test_each_life_weighs_equally_however_long_and_is_spread_over_all_bins_howev
     np.testing.assert_allclose(uneven.mean[:, 0], [2 / 3, 0])
 
 
+def test_lives_without_a_label_of_their_own_have_no_ticks() -> None:
+    output = sequences_of([[0, 1, 1]])
+    names = ("state", "tick", "starts", "lengths", "key")
+    empty = replace(output, **{name: getattr(output, name)[:0] for name in names})
+    assert tick_edges(empty, np.array([0.0, 10.0])).shape == (0, 2)
+
+
 def test_shares_of_ticks_are_of_the_lives_that_have_them() -> None:
     output = sequences_of([[0] * 4, [1] * 10])
     edges = np.array([0.0, 2.0, 6.0, 10.0])
