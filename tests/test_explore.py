@@ -345,6 +345,12 @@ def test_the_space_bar_plays_a_life_to_its_end(page) -> None:
     until(page, "document.getElementById('play').getAttribute('aria-label') === 'Play'")
     assert page.locator("#life-tick").input_value() == str(end)
     address = page.evaluate("location.hash")
+    for menu in ("#panes summary", "#find"):
+        page.locator(menu).click()
+        page.keyboard.press("Escape")
+        assert page.evaluate("explorer.open") is not None, "what is in front closes alone"
+    assert not page.evaluate("document.getElementById('panes').open")
+    page.evaluate("document.activeElement.blur()")
     page.locator("#play").click()
     page.keyboard.press("Escape")
     assert page.evaluate("explorer.open") is None

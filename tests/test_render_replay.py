@@ -163,6 +163,28 @@ def test_an_agent_is_found_by_name_and_number(page) -> None:
     assert page.evaluate("window.replay.following") == 4
 
 
+def test_all_hits_of_a_tick_are_counted(page, replay: Replay) -> None:
+    received = replay.players.received
+    player = int(received[-1].argmax())
+    page.get_by_role("button", name=f"Follow {replay.players.names[player]}", exact=True).click()
+    said = {
+        event["tick"]: int(event["text"].split()[1])
+        for event in page.evaluate("window.replay.events") if event["kind"] == "hit taken"
+    }  # fmt: skip
+    lost = np.diff(received[:, player], prepend=0)
+    assert said == {tick: lost[tick] for tick in np.flatnonzero(lost > 0).tolist()} and sum(said.values()) > 0
+
+
+def test_the_life_of_the_followed_agent_keeps_focus_and_place_while_time_passes(page, replay: Replay) -> None:
+    player = int(replay.players.received[-1].argmax())
+    page.get_by_role("button", name=f"Follow {replay.players.names[player]}", exact=True).click()
+    page.locator("#agent .log button").first.focus()
+    page.evaluate("document.activeElement.dataset.kept = 'yes'")
+    seek(page, 7)
+    page.locator("#agent .log button").first.focus()
+    assert page.evaluate("document.activeElement.dataset.kept") == "yes", "the list was made anew"
+
+
 def test_events_lead_to_where_they_happened(page, recording: Recording) -> None:
     events = page.evaluate("window.replay.events")
     kill = next(event for event in events if event["kind"] == "kill")

@@ -13,7 +13,7 @@ from activation_store.selection import Subsample
 from analysis.runs.cluster_run import read_cluster_run
 from common.array_files import arrays_of
 from common.files import sha256
-from tests.browser import opened
+from tests.browser import opened, said_of_damage
 from tests.command import assert_refused, run_here, run_well
 from tests.planted_run import labelled_run, saved_selection
 from tests.recorded_policy import NAME, RecordedPolicy
@@ -73,7 +73,6 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
         rows = np.flatnonzero(result["sample"] == 2)
         page.select_option("#sample", "1")
         page.wait_for_selector(f"#clock:has-text('tick {result['tick'][rows[0]]}:')")
-        page.focus("#view")
         page.keyboard.press("ArrowRight")
         page.wait_for_selector(f"#clock:has-text('tick {result['tick'][rows[1]]}:')")
         box = page.locator("#view").bounding_box()
@@ -88,6 +87,10 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
         page.mouse.move(box["x"] + 1.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
         shown = float(page.text_content("#hover").split(": ")[1].split(";")[0].replace("−", "-"))
         assert shown == pytest.approx(float(result["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
+
+
+def test_a_damaged_page_says_so(browser, results: Path, tmp_path: Path) -> None:
+    assert "cannot show its maps" in said_of_damage(browser, results / "saliency.html", "content-0", tmp_path)
 
 
 def test_an_interrupted_run_goes_on_with_the_same_numbers(

@@ -13,7 +13,7 @@ UNLABELLED_COLOUR = "#ffffff"
 
 
 def policy_colours(policies: tuple[str, ...]) -> dict[str, str]:
-    """Return a colour for each policy, in the order of names; colours repeat after eight."""
+    """Return a colour for each policy, in the order of names, as those of clusters."""
     from analysis.figures.style import cluster_colour
 
     return {policy: cluster_colour(number) for number, policy in enumerate(sorted(set(policies)))}

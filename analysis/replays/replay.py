@@ -42,7 +42,7 @@ class Entities:
         col: (T, E) int32.
         health: points, (T, E) int32.
         level: the highest of their combat levels, (T, E) int32.
-        damage: health lost to attacks in this tick, (T, E) int32.
+        damage: health lost to the last hit that it took in this tick, (T, E) int32.
         target: id of the entity that it attacked in this tick, 0 for nobody, (T, E) int32.
         style: of that attack, an index into `STYLES`, (T, E) int32.
     """

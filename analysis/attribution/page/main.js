@@ -21,7 +21,9 @@ class SampleState extends TimedState {
 
   /** Show another sample from its first tick. */
   async choose(number) {
+    this.wanted = number; // of several that are asked for while one is unpacked, the last
     this.unpacked[number] ??= await tablesIn(`content-${number}`, this.data.samples[number].columns);
+    if (this.wanted !== number) return;
     this.sample = number;
     this.seek(0);
   }
@@ -63,6 +65,7 @@ async function start() {
     drawSample(state);
     drawStrip(state);
     byId("bars").replaceChildren(...barsOf(state));
+    byId("hover").textContent = "Point at a tile or an entity.";
   };
   listenTo("sample", "change", ({ target }) => state.choose(Number(target.value)));
   listenTo("lag", "input", ({ target }) => state.setLag(Number(target.value)));
@@ -152,4 +155,4 @@ function hover(state, event) {
   ].join("; ");
 }
 
-start();
+begin(start, failing("its maps", "run saliency.py again"));

@@ -58,7 +58,7 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
             for name in ("tiles", "entities", "own", "inventory", "task")
         },
         "memory": np.abs(maps["memory"]).sum(axis=1).astype(np.float32),
-        "value": np.nan_to_num(maps["value"]).astype(np.float32),
+        "value": maps["value"].astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }
     if maps["component_names"]:

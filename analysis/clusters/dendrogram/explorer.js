@@ -121,7 +121,7 @@ function show() {
   const sizes = sizesOf(level, own);
   const texts = new Map([...sizes].map(([cluster, size]) => [cluster, describe(cluster, size)]));
   // The run's own clusters have the colours and numbers of its figures.
-  const colourOf = (cluster) => (own ? clusters.run[cluster] % facts.colours.length : clusters.colour[cluster]);
+  const colourOf = (cluster) => (own ? clusters.run[cluster] : clusters.colour[cluster]);
   const nameOf = (cluster) => String(own ? clusters.run[cluster] : cluster);
   const colour = Array.from(clusterOf, (cluster) => (cluster === NOISE ? 0 : colourOf(cluster) + 1) + 0.5);
   const text = Array.from(clusterOf, (cluster, i) => texts.get(cluster) ?? `noise here; last in cluster ${points.home[i]}`);
@@ -162,4 +162,4 @@ async function startPage() {
   show();
 }
 
-startPage();
+begin(startPage, failing("its clusters", "analyse the dump again"));

@@ -253,7 +253,7 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
     facts |= {
         "columns": packed.columns,
         "axes": projection.axes,
-        "colours": [cluster_colour(i) for i in range(COLOURS)],
+        "colours": [cluster_colour(i) for i in range(max(COLOURS, int(clustering.labels.max(initial=0)) + 1))],
         "noiseColour": NOISE_COLOUR,
     }
     page = environment(_HERE).get_template("template.html")

@@ -19,7 +19,8 @@ class Address {
   read() {
     const named = new URLSearchParams(location.hash.slice(1));
     for (const [key, list, what] of this.choices) {
-      const option = [...list.options].find(({ text }) => text === named.get(key));
+      const options = [...list.options], wanted = named.get(key);
+      const option = options.find((one) => calledIn(list, one) === wanted) ?? options.find(({ text }) => text === wanted);
       if (!option || option.value === String(this.state[what])) continue;
       list.value = option.value;
       this.state.set(what, option.value);
@@ -40,10 +41,16 @@ class Address {
     const { tick, data: { tables } } = this.state;
     const named = new URLSearchParams(tick === null ? {} : { agent: tables.agent[tick], episode: tables.episode[tick], tick: tables.tick[tick] });
     for (const [key, list] of this.choices) {
-      if (list.selectedIndex > 0) named.set(key, list.selectedOptions[0].text);
+      if (list.selectedIndex > 0) named.set(key, calledIn(list, list.selectedOptions[0]));
     }
     if (this.state.away.join() !== AWAY[this.state.layout].join()) named.set("hide", this.state.away.join());
     if (this.state.selection && this.state.selectedWords) named.set("select", this.state.selectedWords);
     history.replaceState(null, "", `#${named}`);
   }
+}
+
+/** What the address calls an option: its text, after its run's name where another has the same text. */
+function calledIn(list, option) {
+  const isAlone = [...list.options].every((other) => other === option || other.text !== option.text);
+  return isAlone ? option.text : `${option.parentElement.label}/${option.text}`;
 }

@@ -239,7 +239,7 @@ class LifePanel extends Panel {
       ...this.simulatedLane(),
       strip(facts.word, this.stripTraces(tables.label, tables.own, (label) => this.state.called(label))),
       ...labelled.map((track) => strip(track.name.split(" ")[0], this.stripTraces(
-        track.steps, null, (label) => `${track.name}: ${label}`, track.clusters,
+        track.steps, null, (label) => `${track.name}: ${label === this.data.facts.noise.label ? "none" : label}`, track.clusters,
       ))),
       ...(first ? [value, ...heat].filter(Boolean) : []),
       ...lines.filter((line) => !first || line !== value),

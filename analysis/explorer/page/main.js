@@ -113,9 +113,6 @@ function publicState(state, embedding, selection, pane) {
   });
 }
 
-/** What was chosen with the mouse gives the keys back to the life. */
-function leaveKeys(target) { if (!target.matches(":focus-visible")) target.blur(); }
-
 async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
@@ -127,10 +124,7 @@ async function start() {
   new QuantityCard(state, embedding);
   listenToEdits(state);
   for (const [id, what] of Object.entries({ "plane": "plane", "overlay": "overlay", "simulation": "simulation", "colour-by": "colourBy" })) {
-    listenTo(id, "change", ({ target }) => {
-      state.set(what, target.value);
-      leaveKeys(target);
-    });
+    listenTo(id, "change", ({ target }) => state.set(what, target.value));
   }
   byId("view-legend").append(...viewLegend(state.data));
   if (state.data.maps.length) {
@@ -141,10 +135,7 @@ async function start() {
   new Address(state, new SearchBox(state));
   if (state.layout === "panel" && state.tick === null) state.set("tick", firstTick(state.data));
   for (const mode of ["pan", "lasso", "select"]) {
-    listenTo(`mode-${mode}`, "change", ({ target }) => {
-      Plotly.relayout(embedding.div, { dragmode: mode });
-      leaveKeys(target);
-    });
+    listenTo(`mode-${mode}`, "change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
   }
   window.explorer = publicState(state, embedding, selection, motion);
   document.body.dataset.ready = String(Math.round(performance.now()));

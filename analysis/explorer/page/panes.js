@@ -18,7 +18,12 @@ class Panes {
     });
     const menu = byId("panes");
     document.addEventListener("pointerdown", ({ target }) => { if (!menu.contains(target)) menu.open = false; });
-    menu.addEventListener("keydown", ({ key }) => { if (key === "Escape") menu.open = false; });
+    menu.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !menu.open) return;
+      event.stopPropagation(); // or the life would be closed too
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    });
     this.draw();
     listenTo("layout", "change", ({ target }) => this.arrange(target.value));
     state.on(["away", "layout"], () => this.draw());

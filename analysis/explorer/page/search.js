@@ -17,7 +17,11 @@ class SearchBox {
       if (key === "Enter") this.list.querySelector("button")?.click();
     });
     listenTo("search", "keydown", (event) => {
-      if (event.key === "Escape") this.close();
+      if (event.key === "Escape") {
+        event.stopPropagation(); // or the life would be closed too
+        this.close();
+        this.input.focus();
+      }
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], stops = [this.input, ...this.list.querySelectorAll("button")];
       if (!step) return;
       event.preventDefault();

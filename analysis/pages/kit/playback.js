@@ -75,6 +75,9 @@ class Transport {
     this.slider.addEventListener("input", () => this.move(Number(this.slider.value)));
     listenTo("speed", "change", ({ target }) => state.set("speed", Number(target.value)));
     document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("change", ({ target }) => { // what was chosen with the mouse gives the keys back to time
+      if (target.matches("select, input[type=radio]") && !target.matches(":focus-visible")) target.blur();
+    });
   }
 
   move(at) {

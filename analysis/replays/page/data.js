@@ -93,6 +93,12 @@ class ReplayData {
     return kind === "level-up" ? `reaches ${this.facts.skills[detail]} level ${value}` : text;
   }
 
+  /** Health that attacks cost a player in a tick; `damage` is that of the last hit alone. */
+  lossOf(player, tick) {
+    const received = (at) => (at < 0 ? 0 : this.players.at("received", player, at));
+    return Math.max(0, received(tick) - received(tick - 1)); // 0 also where it is gone
+  }
+
   /** Hits that a player gave and took, as events; found when first asked for. */
   hitsOf(player) { return this.hits[player] ??= this.findHits(player); }
 
@@ -104,7 +110,7 @@ class ReplayData {
         const style = this.facts.styles[this.players.at("style", player, tick)];
         hits.push({ tick, kind: "hit", player, other: target, text: `attacks ${this.nameOf(target)} (${style})` });
       }
-      const damage = this.players.at("damage", player, tick);
+      const damage = this.lossOf(player, tick);
       if (damage) {
         const names = this.attackersOf(this.players.ids[player], tick).map(({ id }) => this.nameOf(id));
         hits.push({ tick, kind: "hit taken", player, other: 0, text: `loses ${damage} health to ${names.join(", ")}` });

@@ -79,17 +79,24 @@ class AgentList extends Panel {
 
 class AgentPanel extends Panel {
   panel = byId("agent");
+  now = element("div");
+  life = element("div"); // its events, which stay while time passes: with focus, clicks and scrolling
+
+  constructor(state) {
+    super(state);
+    this.panel.append(this.now, this.life);
+  }
 
   draw() {
     const { followed } = this.state;
     document.body.classList.toggle("following", followed !== null);
     this.panel.hidden = followed === null;
     if (followed === null) return;
-    const kept = this.panel.querySelector(".log")?.scrollTop ?? 0;
+    if (this.shown !== followed) this.life.replaceChildren(...this.log(followed));
+    this.shown = followed;
     const focused = document.activeElement?.dataset?.keep;
-    this.panel.replaceChildren(...this.content(followed, Math.max(0, this.data.players.lastSeen(followed, this.state.tick))));
-    if (focused) this.panel.querySelector(`[data-keep="${focused}"]`)?.focus();
-    this.panel.querySelector(".log")?.scrollTo(0, kept);
+    this.now.replaceChildren(...this.content(followed, Math.max(0, this.data.players.lastSeen(followed, this.state.tick))));
+    if (focused) this.now.querySelector(`[data-keep="${focused}"]`)?.focus();
   }
 
   content(player, tick) {
@@ -103,12 +110,11 @@ class AgentPanel extends Panel {
         ["level", value("level")], ["gold", value("gold")], ["player kills", value("kills")],
         ["row, column", `${value("row")}, ${value("col")}`],
         ["damage dealt", value("inflicted")], ["damage taken", value("received")],
-        ["frozen", value("frozen") ? `${value("frozen")} ticks` : "no"],
+        ["frozen", value("frozen") ? counted(value("frozen"), "tick") : "no"],
       ].map(([name, text]) => element("div", { "data-fact": name }, element("b", {}, String(text)), name))),
       ...this.fight(player, tick),
       ...this.skills(player, tick),
       ...this.items(player, tick),
-      ...this.log(player),
     ];
   }
 
@@ -139,7 +145,7 @@ class AgentPanel extends Panel {
     if (target) lines.push(["attacks ", target, this.data.facts.styles[players.at("style", player, tick)]]);
     for (const { id, style } of this.data.attackersOf(players.ids[player], tick)) lines.push(["attacked by ", id, style]);
     const items = lines.map(([verb, id, style]) => element("li", {}, verb, this.link(id), ` (${style})`));
-    const damage = players.at("damage", player, tick);
+    const damage = this.data.lossOf(player, tick);
     return listed(damage ? `Fight: loses ${damage} health` : "Fight", "fight", items, "nobody");
   }
 

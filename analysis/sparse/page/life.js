@@ -26,10 +26,14 @@ function openLife(data, i, top) {
       `tick ${trace.ticks[place]}: strength ${trace.strengths[place].toFixed(2)}, ${behaviour.name} ` +
       `${shown(trace.behaviour[place])} ${behaviour.unit}`;
   };
-  canvas.onpointerleave = () => draw(null);
-  byId("life-pointer").textContent =
+  const legend =
     `Blue: strength, from 0 to ${trace.most.toFixed(2)}. Brown: ${behaviour.name}, from ${shown(trace.low)} to ` +
     `${shown(trace.high)} ${behaviour.unit}. The vertical line is the top record. Point at the chart to read it.`;
+  canvas.onpointerleave = () => {
+    draw(null);
+    byId("life-pointer").textContent = legend;
+  };
+  byId("life-pointer").textContent = legend;
 }
 
 function drawLife(canvas, trace, topTick, pointed) {

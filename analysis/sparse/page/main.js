@@ -36,6 +36,7 @@ const KEYS = {
 };
 
 function update(state) {
+  closeLife();
   const { data } = state;
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const only = byId("described").checked;
@@ -116,8 +117,4 @@ function ages({ tables, facts: { parts } }, i) {
 
 function fixed(value, digits = 2) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
 
-main().catch((error) => {
-  const count = byId("count");
-  count.classList.add("failed");
-  count.textContent = `This page cannot be shown (${error.message}): write it again, or use a newer browser.`;
-});
+begin(main, failing("its features", "run train_sparse_autoencoder.py again"));

@@ -13,7 +13,7 @@ from analysis.clusters.dendrogram.page import ClusterTree, cluster_tree, dendrog
 from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters
 from analysis.features import FEATURES
 from analysis.labels import NOISE
-from tests.browser import opened, scripts_that_ran, until
+from tests.browser import opened, said_of_damage, scripts_that_ran, until
 from tests.planted import planted_dump
 from tests.planted_summary import planted_dataset
 
@@ -167,3 +167,7 @@ def test_it_fits_a_phone(page) -> None:
     page.set_viewport_size({"width": 400, "height": 800})
     until(page, "document.documentElement.scrollWidth <= 400")
     page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
+    assert "cannot show its clusters" in said_of_damage(browser, page_file, "content", tmp_path)
