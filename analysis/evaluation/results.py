@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
-import orjson
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from analysis.evaluation.held_out_tasks import TASK_NAMES, task_index
-from common.checked_json import entry_fits, first_fault
+from common.checked_json import entry_fits, in_shape
 from common.files import read_json, visible
 from common.user_error import UserError
 
@@ -33,20 +32,6 @@ class Provenance:
     agent_steps: int | None = None
     opponents: tuple[str, ...] | None = None
     protocol: str = "toolkit"
-
-
-def read_provenance(content: object) -> Provenance:
-    """Build the provenance from parsed JSON.
-
-    Raises:
-        ValueError: a key is missing or of the wrong type.
-    """
-    try:
-        return TypeAdapter(Provenance).validate_json(orjson.dumps(content))
-    except orjson.JSONEncodeError as error:
-        raise ValueError(f"'provenance' cannot be read: {error}") from None
-    except ValidationError as error:
-        raise ValueError(f"in 'provenance': {first_fault(error)}") from None
 
 
 Mode = Literal["pvp", "pve"]
@@ -246,10 +231,8 @@ class _PolicyReader:
         """How the file says it was made; refused where its name says otherwise."""
         if PROVENANCE not in self.results:
             return None
-        try:
-            provenance = read_provenance(self.results[PROVENANCE])
-        except ValueError as error:
-            self.refuse(f"{error}; the file is damaged")
+        where = f"{self.file}, policy {self.policy!r}: in 'provenance'"
+        provenance = in_shape(Provenance, self.results[PROVENANCE], where, "the file is damaged")
         if (provenance.mode, provenance.seed) != (mode, seed):
             self.refuse(f"it was played as {provenance.mode} with seed {provenance.seed}; give the file its name back")
         return provenance
@@ -258,7 +241,7 @@ class _PolicyReader:
         raise UserError(f"{self.file}, policy {self.policy!r}: {what}")
 
 
-_FOLDERS = "_dir"  # where maps and embeddings lie says nothing about the game
+FOLDERS = "_dir"  # where maps and embeddings lie says nothing about the game
 
 
 def check_comparable(runs: Iterable[PolicyRun]) -> None:
@@ -336,7 +319,7 @@ def _task_rules(run: PolicyRun) -> dict[str, Any]:
 def _check_same_rules(first: PolicyRun, run: PolicyRun, rules_of: Callable[[PolicyRun], dict[str, Any]]) -> None:
     before, now = rules_of(first), rules_of(run)
     for key in sorted(before.keys() | now.keys()):
-        if not key.endswith(_FOLDERS) and before.get(key) != now.get(key):
+        if not key.endswith(FOLDERS) and before.get(key) != now.get(key):
             raise UserError(
                 f"{first.file} and {run.file} were played under different rules: {key} is {before.get(key)!r} and "
                 f"{now.get(key)!r}; score them in separate folders"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from analysis.findings.running import Report, StudyPlan
+from common.number_text import plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +22,10 @@ def plan_lines(plans: Sequence[StudyPlan]) -> list[str]:
         for plan in plans
     ]
     left = sum(plan.minutes for plan in plans)
-    return [*lines, f"{len(plans)} stages, about {_minutes(left)} left on two cores" if left else "nothing to run"]
+    return [
+        *lines,
+        f"{plural(len(plans), 'stage')}, about {_minutes(left)} left on two cores" if left else "nothing to run",
+    ]
 
 
 @contextlib.contextmanager
@@ -72,4 +76,4 @@ def _clock(seconds: float) -> str:
 
 
 def _minutes(minutes: float) -> str:
-    return f"{minutes:.0f} minutes" if minutes >= 1.5 else f"{max(1, round(60 * minutes))} seconds"
+    return f"{minutes:.0f} minutes" if minutes >= 1.5 else plural(max(1, round(60 * minutes)), "second")

@@ -102,17 +102,17 @@ class NormalEquations:
                 weight[:, columns] = solve(columns)
         return self._read_outs(weight)
 
-    def validation_loss(self, held_out: Moments, penalties: np.ndarray, bands: np.ndarray | None = None) -> np.ndarray:
+    def validation_loss(self, held_out: Moments, bands: np.ndarray) -> np.ndarray:
         """Return the sum of squared errors on other records for every band, penalty and target, (K * P, T).
 
-        Penalties are (P,); bands are scales of the columns, (K, C), by default one of 1 everywhere.
+        Bands are scales of the columns, (K, C).
         """
         every = np.arange(len(self.target_mean))
         losses = []
-        for scale in np.ones((1, len(self.mean))) if bands is None else bands:
+        for scale in bands:
             kept = np.flatnonzero(scale)
             xx = held_out.xx if len(kept) == len(scale) else held_out.xx[np.ix_(kept, kept)]
-            for _, solve in self._factors(scale, penalties):
+            for _, solve in self._factors(scale, PENALTIES):
                 fitted = self._read_outs(solve(every))
                 w, b = fitted.weight[kept], fitted.bias
                 squares = np.einsum("ct,ct->t", w, xx @ w) + 2 * b * (held_out.x[kept] @ w) + held_out.count * b**2
@@ -228,7 +228,7 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
     numbers = list(records)
     sums = {number: Moments.of(x, y, records[number]) for number in numbers}
     alone = {number: without(sums, number) for number in numbers}
-    outer = np.sum([alone[number].validation_loss(sums[number], PENALTIES, bands) for number in numbers], axis=0)
+    outer = np.sum([alone[number].validation_loss(sums[number], bands) for number in numbers], axis=0)
     inner = _inner_losses(sums, bands)
     choices = Choices({number: Choice.best(inner[number], bands) for number in numbers}, Choice.best(outer, bands))
     predicted = np.empty(y.shape)
@@ -259,5 +259,5 @@ def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.n
     for one, other in itertools.combinations(sums, 2):
         fitted = without(sums, one, other)
         for left_out, held_out in ((one, other), (other, one)):
-            losses[left_out] = losses[left_out] + fitted.validation_loss(sums[held_out], PENALTIES, bands)
+            losses[left_out] = losses[left_out] + fitted.validation_loss(sums[held_out], bands)
     return losses

@@ -133,10 +133,9 @@ class Task:
 
     def networks(self, name: str, with_control: bool, known: bool = False) -> Predictions:
         """Train and cross-validate networks; those of controls share nothing with the others."""
-        some = (self.data.targets, self.controls)[: 1 + with_control]
         x, _ = self._input(name, known)
-        predictions = [self._networks(x, y) for y in some]
-        return predictions[0], predictions[-1]
+        real = self._networks(x, self.data.targets)
+        return real, self._networks(x, self.controls) if with_control else np.full_like(real, np.nan)
 
     def networks_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False

@@ -20,6 +20,7 @@ from analysis.training_runs.curves import (
     fewest_updates,
     last_stretch,
     levels_of,
+    mean_of,
 )
 from analysis.training_runs.held_out import (
     Evaluated,
@@ -223,7 +224,9 @@ def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level]
         notes.append("Evaluated checkpoints share worlds, so how one does depends on which others are there.")
     if rules:
         notes.append(f"Besides maps and tasks, evaluations and training differ in: {', '.join(rules)}.")
-    if without := [evaluation for evaluation in evaluated if not np.isfinite(evaluation.scores).all()]:
+    if without := [
+        evaluation for evaluation in evaluated if not np.isfinite(list(map(mean_of, evaluation.by_world))).all()
+    ]:
         notes.append(
             f"{len(without)} of {len(evaluated)} evaluated checkpoints have no score, since no life had some of the "
             f"tasks (the first: {without[0].run.name} after {without[0].steps:,} agent-steps): play more episodes with "

@@ -10,12 +10,20 @@ from typing import Any, get_args
 import numpy as np
 
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
-from analysis.evaluation.results import Mode, PolicyRun, Provenance, check_one_protocol, find_result_files, read_results
+from analysis.evaluation.results import (
+    FOLDERS,
+    Mode,
+    PolicyRun,
+    Provenance,
+    check_one_protocol,
+    find_result_files,
+    read_results,
+)
 from analysis.evaluation.scores import PolicyResults
 from analysis.statistics.over_trainings import ByWorld, OverTrainings
 from analysis.training_runs.curves import Curve, Level, Maps, difference, level_of, mean_of, mean_over_runs
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, ComparedRun, RunGroup
-from common.files import read_bytes, sha256, visible
+from common.files import SUMS_FILE, read_bytes, sha256, visible
 from common.user_error import UserError
 
 KINDS: tuple[Maps, ...] = get_args(Maps)
@@ -27,11 +35,9 @@ TRAINING_MEASURES = {"ticks": "lives/ticks", "task_progress": "lives/task_progre
 """Metric of training that each measure stands beside, if there is one."""
 
 _SUFFIX = ".safetensors"
-_HASHES_FILE = "SHA256SUMS"
 _HASH_LINE = re.compile(r"([0-9a-f]{64}) [ *]\S.*")
 _MAP_SETTINGS = ("map_seed", "map_size", "num_maps", "flip_terrain")
 _OTHER_TERRAIN = {"map_seed", "flip_terrain"}
-_FOLDERS = "_dir"  # where maps lie says nothing about the game
 _ABOUT_A_BATCH = 1.1  # updates end with the tick that completes a batch
 
 Played = dict[tuple[ComparedRun, str, Maps], list[tuple[PolicyRun, Provenance]]]
@@ -45,16 +51,14 @@ class Evaluated:
     Attributes:
         steps: agent-steps that it was trained for.
         maps: whether the maps are those of its training.
-        scores: means over the evaluation's seeds in the order of `MEASURES`, (3,); the last two are NaN if no life had
-            one of the tasks.
-        by_world: what each world adds to each of these, whose mean over worlds it is; see `_by_world`.
+        by_world: what each world adds to the mean over worlds of each of `MEASURES`; see `_by_world`. NaN for the last
+            two if no life had one of the tasks.
         other_rules: settings of the world, other than those of maps, that differ from the training's.
     """
 
     run: ComparedRun
     steps: int
     maps: Maps
-    scores: np.ndarray
     by_world: tuple[ByWorld, ...]
     other_rules: tuple[str, ...]
     files: tuple[Path, ...]
@@ -81,7 +85,7 @@ def read_evaluated(runs: Sequence[ComparedRun], folder: Path | None, mode: Mode)
     for run in runs:
         for digest in _checkpoint_hashes(_checkpoints(run)):
             known.setdefault(digest, []).append(run)
-    files = [file for source in sources for file in find_result_files((source,)) if file.match(pattern)]
+    files = [file for file in find_result_files(sources) if file.match(pattern)]
     played: Played = {}
     first_by_rules: dict[str, PolicyRun] = {}
     for result in (entry for file in files for entry in read_results(file)):
@@ -186,7 +190,7 @@ def _checkpoints(run: ComparedRun) -> Path:
 def _checkpoint_hashes(folder: Path) -> set[str]:
     """Return the SHA-256 of each checkpoint in a folder, and of those that its SHA256SUMS lists."""
     hashes = {sha256(path) for path in visible(folder, f"*{_SUFFIX}")}
-    listed = folder / _HASHES_FILE
+    listed = folder / SUMS_FILE
     if not listed.is_file():
         return hashes
     try:
@@ -255,13 +259,12 @@ def _check_same_worlds(played: Played) -> None:
 
 
 def _rules(environment: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in environment.items() if name not in left_out and not name.endswith(_FOLDERS)}
+    return {name: value for name, value in environment.items() if name not in left_out and not name.endswith(FOLDERS)}
 
 
 def _evaluated(run: ComparedRun, maps: Maps, played: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:
     runs = tuple(result for result, _ in played)
     progress = PolicyResults(runs[0].policy, runs[0].mode, runs).task_progress  # (tasks,)
-    scores = np.mean([result.ticks.mean() for result in runs]), progress.mean(), progress @ TASK_WEIGHTS
     provenance = played[0][1]
     if provenance.agent_steps is None:
         raise UserError(f"the results of a checkpoint of {run.name} do not say its agent-steps: evaluate it again")
@@ -272,7 +275,7 @@ def _evaluated(run: ComparedRun, maps: Maps, played: Sequence[tuple[PolicyRun, P
     )
     worlds = _by_world(runs, progress, int(provenance.environment.get("map_seed", 0)))
     files = tuple(result.file for result in runs)
-    return Evaluated(run, provenance.agent_steps, maps, np.array(scores), worlds, differing, files)
+    return Evaluated(run, provenance.agent_steps, maps, worlds, differing, files)
 
 
 def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) -> tuple[ByWorld, ...]:
