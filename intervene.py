@@ -132,7 +132,7 @@ def _check_paths(options: RunOptions) -> None:
     if wrong := [path for path in options.paths if path not in PATHS]:
         raise UserError(f"--through names {wrong[0]!r}: the paths are {', '.join(PATHS)}")
     if set(options.paths) == set(PATHS):
-        raise UserError("--through names all paths, as without it: leave it or one of them out")
+        raise UserError("--through names every path, which is what happens without it: leave it out, or name fewer")
     if of_memory := [edit.edit for edit in options.edits if edit.edit in ("clear", "freeze", "transplant")]:
         raise UserError(f"--through is for edits of states in a tick, and --edit {of_memory[0]} is made between ticks")
     for option, given in (("--follow", options.follow > 0), ("--record", bool(options.record))):
@@ -144,10 +144,10 @@ def _check_one_by_one(options: RunOptions) -> None:
     if options.further or options.edit not in ("collapse", "interchange"):
         raise UserError("--one-by-one is for one --edit collapse or interchange: give the others in a run of their own")
     if len(options.names) < 2 or len(set(options.names)) < len(options.names):
-        raise UserError(f"--one-by-one needs several different --direction: {options.direction} is not")
+        raise UserError(f"--one-by-one needs at least two different directions, but --direction is {options.direction}")
     for option, given in (("--follow", options.follow > 0), ("--record", bool(options.record))):
         if given:
-            raise UserError(f"{option} is of one edit: play the direction that you want in a run without --one-by-one")
+            raise UserError(f"{option} works with a single edit: play the direction you want without --one-by-one")
 
 
 def report(folder: Path, equivalent_within: str | None = None) -> None:

@@ -17,7 +17,7 @@
     python simulate.py quality world_models/NAME --other-dice 32    # and how far ahead could any model be right?
     python simulate.py compare world_models/NAME                    # are findings the same in recorded lives?
     python simulate.py validate world_models/NAME interventions/RUN interventions/RUN2   # do edits do the same here?
-    python simulate.py saliency world_models/NAME value --directions FILE    # and through the world
+    python simulate.py saliency world_models/NAME value --directions FILE    # what does a number depend on?
     python simulate.py jacobians world_models/NAME RUN              # how components move each other, likewise
     python simulate.py COMMAND --help                               # options of a command; lives where none is named
 

@@ -233,11 +233,11 @@ def read_lives(path: Path) -> LivesTable:
         read = _read_table(path)
     columns = {_name(name): read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
     if missing := [name for name in KEYS if name not in columns]:
-        raise UserError(f"{path} is no table of lives: it lacks the column {missing[0]}")
+        raise UserError(f"{path} is not a table of lives: it lacks the column {missing[0]}")
     try:
         return LivesTable.of_columns(columns)
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is no table of lives: {error}") from None
+        raise UserError(f"{path} is not a table of lives: {error}") from None
 
 
 def _read_table(path: Path) -> pa.Table:
@@ -250,10 +250,10 @@ def _read_table(path: Path) -> pa.Table:
     rows, columns = file.metadata.num_rows, file.metadata.num_columns
     groups = sum(file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups))
     if not 0 <= rows * max(columns, len(KEYS)) <= _MOST_NUMBERS or groups != rows:
-        raise UserError(f"{path} is no table of lives: it claims {rows:,} rows of {columns:,} columns")
+        raise UserError(f"{path} is not a table of lives: it claims {rows:,} rows of {columns:,} columns")
     others = (column for column in file.schema_arrow if column.name != "arm")
     if strange := [column.name for column in others if not pa.types.is_primitive(column.type)]:
-        raise UserError(f"{path} is no table of lives: {strange[0]!r} holds no numbers")
+        raise UserError(f"{path} is not a table of lives: {strange[0]!r} holds no numbers")
     check_expansion(file, len(content))
     for group in range(file.num_row_groups):
         check_pages(io.BytesIO(content), file.metadata.row_group(group), file.schema_arrow.names)
@@ -261,7 +261,7 @@ def _read_table(path: Path) -> pa.Table:
     arms = read["arm"].chunks if "arm" in read.column_names else []
     names = [str(name) for chunk in arms if pa.types.is_dictionary(chunk.type) for name in chunk.dictionary.to_pylist()]
     if rows * max(map(len, names), default=0) > _MOST_NUMBERS * 2:
-        raise UserError(f"{path} is no table of lives: the names of its arms are too long")
+        raise UserError(f"{path} is not a table of lives: the names of its arms are too long")
     return read
 
 

@@ -205,7 +205,7 @@ def _obstacle(error: OSError) -> str | None:
         return error.strerror
     place = Path(error.filename)
     if not place.is_symlink():
-        return f"{place} is no folder"
+        return f"{place} is not a folder"
     return f"{place} is a link to {place.readlink()}, which is {'no folder' if place.exists() else 'not there'}"
 
 
@@ -294,7 +294,7 @@ def open_file(path: Path) -> Iterator[io.FileIO]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
         if "\0" in str(path):
-            raise UserError(f"{path} is no path: it holds the character 0") from None
+            raise UserError(f"{path} is not a valid path: it contains a null character") from None
         raise
 
 
@@ -303,18 +303,18 @@ def open_to_append(path: Path) -> Iterator[io.FileIO]:
     """Open a file to append to it, without a buffer; it is made if there is none.
 
     Raises:
-        UserError: it is no plain file (opening a named pipe would wait for a reader), cannot be opened, or the disk is
-            full.
+        UserError: it is not a plain file (opening a named pipe would wait for a reader), cannot be opened, or the disk
+            is full.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
     except OSError as error:
-        reason = "it is no plain file" if error.errno == errno.ENXIO else error.strerror  # a pipe that nobody reads
+        reason = "it is not a plain file" if error.errno == errno.ENXIO else error.strerror  # a pipe that nobody reads
         raise UserError(f"{path} cannot be written: {reason}") from None
     with os.fdopen(descriptor, "ab", buffering=0) as file, full_disk_named(path):
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UserError(f"{path} cannot be written: it is no plain file")
+            raise UserError(f"{path} cannot be written: it is not a plain file")
         yield file
 
 

@@ -46,7 +46,7 @@ def connect(address: str) -> None:
         import ray
     except ImportError:
         raise UserError(
-            "Ray is not installed: install the extra of that name (uv sync --extra ray), or run without Ray"
+            "Ray is not installed: install the extra of that name (uv sync --inexact --extra ray), or run without Ray"
         ) from None
     if ray.is_initialized():
         return

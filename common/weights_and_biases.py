@@ -7,10 +7,11 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from common.files import is_folder, read_bytes, visible, write_text
 from common.user_error import UserError, one_line
@@ -102,7 +103,7 @@ class MirroredRun:
             mirror()
         except Exception as error:  # of the service, its network or its process: work must not end because of it
             self._run = None
-            print(f"Weights & Biases is gone ({_text(error)}): {self._still}", file=sys.stderr)
+            print(f"Weights & Biases failed ({_text(error)}): {self._still}", file=sys.stderr)
 
 
 def _login() -> object:
@@ -152,7 +153,7 @@ def _kind(path: Path) -> Kind:
         return "policy"
     if is_folder(path) and visible(path, "*"):
         return "dump" if (path / "metadata.json").exists() else "report"
-    raise UserError(f"{path} is no policy (.safetensors), and no folder of a dump or of results: check the path")
+    raise UserError(f"{path} is neither a policy (.safetensors) nor a folder of a dump or of results: check the path")
 
 
 def _artifact(path: Path, name: str, kind: Kind) -> object:
@@ -199,33 +200,23 @@ class Wandb:
     """online uploads during training; offline writes files that `wandb sync` can upload later."""
 
 
-class Mirror:
-    """A run of Weights & Biases, if one is wanted; a context manager that never ends what is mirrored."""
+@contextmanager
+def mirrored(options: Wandb | None, name: str, config: dict[str, Any], folder: Path) -> Iterator[MirroredRun]:
+    """Mirror a run, if one is wanted; if nobody is logged in or the service refuses, one line says so.
 
-    def __init__(self, options: Wandb | None, name: str, config: dict[str, Any], folder: Path):
-        """Prepare a run. Without options it is logged nowhere. The folder is for the service's local files."""
-        self._options, self._name, self._config, self._folder = options, name, config, folder
-        self._run: MirroredRun | None = None
-
-    def __enter__(self) -> Self:
-        """Start the run; if nobody is logged in or the service refuses, one line says so."""
-        options = self._options
-        try:
-            if options is None or not can_mirror(options.mode, _STILL):
-                return self
-            self._run = MirroredRun(
-                options.mode, self._folder, project=options.project, entity=options.entity, name=self._name,
-                config=self._config, still=_STILL,
+    Args:
+        folder: for the service's local files.
+    """
+    run = MirroredRun(None, folder, still=_STILL)
+    try:
+        if options is not None and can_mirror(options.mode, _STILL):
+            run = MirroredRun(
+                options.mode, folder, project=options.project, entity=options.entity, name=name, config=config,
+                still=_STILL,
             )  # fmt: skip
-        except UserError as error:
-            print(f"nothing is mirrored: {error}", file=sys.stderr)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._run is not None:
-            self._run.finish()
-
-    def log(self, metrics: Mapping[str, float]) -> None:
-        """Mirror some metrics."""
-        if self._run is not None:
-            self._run.log(metrics)
+    except UserError as error:
+        print(f"nothing is mirrored: {error}", file=sys.stderr)
+    try:
+        yield run
+    finally:
+        run.finish()

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 QUIET = (
@@ -128,3 +129,8 @@ def until(page: Any, condition: str) -> None:
 def settle(page: Any) -> None:
     """Wait until a change is drawn."""
     page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
+def nearest(pixels: np.ndarray, colour: str) -> int:
+    """Distance from a colour to the pixel closest to it."""
+    return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())

@@ -36,7 +36,7 @@ from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.browser import damaged, opened, scripts_that_ran, settle, until
+from tests.browser import nearest, opened, said_of_damage, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here, run_well
 from tests.planted_run import rewrite
 
@@ -382,11 +382,6 @@ def test_points_are_coloured_by_anything(page, content: Explored) -> None:
 
 def picture(page, clip: dict[str, float]) -> np.ndarray:
     return rgb(page.screenshot(clip=clip))
-
-
-def nearest(pixels: np.ndarray, colour: str) -> int:
-    """Distance from a colour to the pixel closest to it."""
-    return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
 
 
 def compared(page) -> dict[str, dict[str, Any]]:
@@ -748,10 +743,7 @@ def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) ->
 
 
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
-    page = browser.new_page()
-    page.goto(damaged(page_file, "explorer-content", tmp_path).as_uri())
-    page.get_by_text("cannot show its run").wait_for()
-    page.close()
+    assert "cannot show its run" in said_of_damage(browser, page_file, "explorer-content", tmp_path)
 
 
 def test_a_policy_that_does_not_see_its_place_is_drawn_where_it_is(content: Explored) -> None:

@@ -19,7 +19,7 @@ from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay, events_of
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
-from tests.browser import damaged, opened, scripts_that_ran, settle, until
+from tests.browser import nearest, opened, said_of_damage, scripts_that_ran, settle, until
 from tests.command import assert_refused, python, run, run_here, run_well
 from tests.recorded import POLICIES, Recording
 
@@ -272,21 +272,13 @@ def test_foreign_scripts_do_not_run_and_a_damaged_page_says_so(browser, page_fil
     allowing = tmp_path / "allowing.html"
     allowing.write_text(re.sub("'sha256-[^']*'", "'unsafe-inline'", page_file.read_text()))
     assert {"start", "end", "attribute", "link"} <= set(scripts_that_ran(browser, allowing, tmp_path))
-    page = browser.new_page()
-    page.goto(damaged(page_file, "replay-content", tmp_path).as_uri())
-    page.get_by_text("cannot show its replay").wait_for()
-    page.close()
+    assert "cannot show its replay" in said_of_damage(browser, page_file, "replay-content", tmp_path)
 
 
 def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
     run_well("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
     with opened(browser, tmp_path / "plain.html", "window.replay !== undefined") as page:
         assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
-
-
-def nearest(pixels: np.ndarray, colour: str) -> int:
-    """Distance from a colour to the pixel closest to it."""
-    return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
 
 
 def film(recording: Recording, path: Path, *options: object) -> np.ndarray:

@@ -116,7 +116,7 @@ def test_an_interrupted_run_continues_with_the_same_result(
     [
         (("--k", 40), "--k 40 is above --width 2x, which is 32 features of 16 units"),
         (("--k", "4,x"), "--k is 4,x: must be numbers from 1"),
-        (("--width", "2y"), "--width is 2y: must be a number of features"),
+        (("--width", "2y"), "--width is 2y: must be numbers of features"),
         (("--width", "4096x"), "too few for 65,536 features"),
         (("--width", "1000000x"), "must be at most 1,048,576"),
         (("--kind", "topkk"), "did you mean topk"),

@@ -30,7 +30,7 @@ def read_curriculum(path: Path) -> dict[str, np.ndarray]:
     try:
         value, _ = load(read_bytes(path, MOST_PICKLE_BYTES))
         if not isinstance(value, list) or not value:
-            raise ValueError("it is no list of tasks")
+            raise ValueError("it is not a list of tasks")
         if len(value) > _MOST_TASKS:
             raise ValueError(f"it has {len(value):,} tasks, more than {_MOST_TASKS:,}")
         vectors: dict[str, np.ndarray] = {}
@@ -55,7 +55,7 @@ def _task(number: int, task: Any) -> tuple[str, np.ndarray]:
     try:
         vector = _vector(state["embedding"])
     except (ValueError, TypeError, IndexError, AttributeError):
-        raise ValueError(f"the embedding of its task {name} is no list of numbers") from None
+        raise ValueError(f"the embedding of its task {name} is not a list of numbers") from None
     if not np.isfinite(vector).all():
         raise ValueError(f"the embedding of its task {name} has numbers that are too large or none")
     return name, vector
@@ -74,7 +74,7 @@ def _vector(value: Any) -> np.ndarray:
 def _parts(value: Any) -> tuple[Any, Any, Any]:
     """Return the shape, the type and the bytes of an array; in each way of pickling these are elsewhere."""
     if not isinstance(value, Record):
-        raise ValueError("it is no array")
+        raise ValueError("it is not an array")
     if value.of in _FROM_BUFFER:
         content, dtype, shape = value.arguments[:3]
         return shape, dtype, content
@@ -82,7 +82,7 @@ def _parts(value: Any) -> tuple[Any, Any, Any]:
     if value.of == _DILL and isinstance(value.arguments[0], Global) and value.arguments[0].name in _REBUILD:
         state = value.arguments[2]
     elif value.of not in _REBUILD:
-        raise ValueError("it is no array")
+        raise ValueError("it is not an array")
     _, shape, dtype, _, content = state
     return shape, dtype, content.encode("latin-1") if isinstance(content, str) else _encoded(content)
 

@@ -195,7 +195,7 @@ def _walk(network: Record) -> tuple[dict[str, Any], tuple[str, ...]]:
         if depth > _DEEPEST:
             raise ValueError(f"its network has parts nested more than {_DEEPEST} deep")
         if not _is_module(module):
-            raise ValueError(f"{prefix[:-1]!r} in its network is no module that torch wrote")
+            raise ValueError(f"{prefix[:-1]!r} in its network is not a module that torch wrote")
         classes[module.of] = None
         own = _part(module, "_parameters", prefix) | _persistent_buffers(module, prefix)
         if len(tensors) + len(own) > MOST_TENSORS:
@@ -211,7 +211,7 @@ def _walk(network: Record) -> tuple[dict[str, Any], tuple[str, ...]]:
 def _part(module: Record, name: str, prefix: str) -> dict[Any, Any]:
     part = _mapping(module.state.get(name, {}))
     if part is None:
-        raise ValueError(f"{prefix + name!r} in its network is no dictionary")
+        raise ValueError(f"{prefix + name!r} in its network is not a dictionary")
     return dict(part)
 
 

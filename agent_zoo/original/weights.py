@@ -11,20 +11,12 @@ from dataclasses import dataclass, field
 import torch
 
 import agent_zoo
+from activation_store.exchange.original_tools import ENTITY_COLUMNS, INVENTORY_COLUMNS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from common.user_error import UserError
 
 _TILE = ("row", "col", "material_id")
-_ENTITY = (
-    "id", "npc_type", "row", "col", "damage", "time_alive", "freeze", "item_level", "attacker_id", "latest_combat_tick",
-    "message", "gold", "health", "food", "water",
-)  # fmt: skip
-_SKILLS = ("melee", "range", "mage", "fishing", "herbalism", "prospecting", "carving", "alchemy")
-_ITEM = (
-    "id", "type_id", "owner_id", "level", "capacity", "quantity", "melee_attack", "range_attack", "mage_attack",
-    "melee_defense", "range_defense", "mage_defense", "health_restore", "resource_restore", "equipped", "listed_price",
-)  # fmt: skip
 _ROWS: dict[CandidateTable, int] = {"entity": 100, "inventory": 12, "market": 384}
 _HEADS: tuple[tuple[str, CandidateTable | int], ...] = (
     ("Attack.Style", 3), ("Attack.Target", "entity"), ("Buy.MarketItem", "market"),
@@ -38,8 +30,8 @@ def original_layout(task_size: int) -> ObservationLayout:
     """Return the layout, given how many numbers the embedding of a task has."""
     return ObservationLayout(
         tile_columns=_TILE,
-        entity_columns=_ENTITY + tuple(f"{skill}_{kind}" for skill in _SKILLS for kind in ("level", "exp")),
-        item_columns=_ITEM,
+        entity_columns=ENTITY_COLUMNS,
+        item_columns=INVENTORY_COLUMNS,
         tiles=225,
         entities=_ROWS["entity"],
         inventory=_ROWS["inventory"],
@@ -199,7 +191,9 @@ def _plain_names(tensors: Tensors) -> dict[str, torch.Tensor]:
     """Take the wrappers' prefix from the names; the LSTM's begin with `recurrent.`."""
     prefix = next((start for start in _PREFIXES if f"{start}proj_fc.weight" in tensors), None)
     if prefix is None:
-        raise UserError(f"there is no tensor proj_fc.weight among its {len(tensors)}: it is no policy of the original")
+        raise UserError(
+            f"there is no tensor proj_fc.weight among its {len(tensors)}: it is not a policy of the original"
+        )
     memory = prefix.removesuffix("policy.") + "recurrent."
     plain = {}
     for name, tensor in tensors.items():

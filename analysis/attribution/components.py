@@ -31,6 +31,22 @@ class MemoryComponents:
         return (memory - self.mean) @ self.read_out.T
 
 
+def check_own(direction: Direction, policy: RecurrentPolicy, sha256: str) -> None:
+    """Refuse a direction that is of another policy, or of a layer that this one does not have.
+
+    Args:
+        sha256: of the policy's checkpoint.
+    """
+    check_policy_layers([direction.layer], policy.layers, policy.cell)
+    if direction.source.checkpoint_sha256 not in (None, sha256):
+        raise UserError(f"direction {direction.name} belongs to another checkpoint: find it again in this policy")
+    if len(direction.weight) != policy.policy.hidden_size:
+        raise UserError(
+            f"direction {direction.name} has {len(direction.weight)} units: {direction.layer} has "
+            f"{policy.policy.hidden_size}"
+        )
+
+
 def chosen_components(
     text: str, directions: Directions, policy: RecurrentPolicy, sha256: str
 ) -> tuple[Direction, ...]:  # fmt: skip
@@ -46,14 +62,12 @@ def chosen_components(
             components[direction.name] = direction
     states = state_layers(policy)
     for component in components.values():
-        check_policy_layers([component.layer], policy.layers, policy.cell)
+        check_own(component, policy, sha256)
         if component.layer not in states:
             raise UserError(
                 f"--components: direction {component.name} is of {component.layer}, which is no state of the "
                 f"memory: the memory holds {', '.join(states) or 'nothing'}"
             )
-        if component.source.checkpoint_sha256 not in (None, sha256):
-            raise UserError(f"direction {component.name} belongs to another checkpoint: find it again in this policy")
     if not components:
         raise UserError(f"--components is {text!r}: name at least one direction")
     return tuple(components.values())

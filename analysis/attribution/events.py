@@ -184,7 +184,7 @@ def event_lines(around: AroundEvent) -> list[str]:
             f"  {row.measure}: {row.before:+.3g} to {row.after:+.3g}, difference {change.value:+.2g} "
             f"({change.low:+.2g} to {change.high:+.2g}){sure}"
         )
-    return [*lines, "  * the interval leaves out 0; intervals are not corrected for their number"]
+    return [*lines, "  * the interval excludes 0; intervals are not corrected for multiple comparisons"]
 
 
 def event_table(around: AroundEvent) -> str:

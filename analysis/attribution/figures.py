@@ -173,7 +173,7 @@ def frames(
     states = [np.flatnonzero(maps.sample == number) for number in samples]
     runs = [np.stack(states, axis=1)] if combine else [state[:, None] for state in states]
     far = float(np.nanquantile(np.abs(maps.tiles[np.concatenate(states), -1]), 0.995)) or 1.0
-    for number, run in zip(("all" if combine else "", *samples) if combine else samples, runs, strict=False):
+    for number, run in zip(["all"] if combine else samples, runs, strict=True):
         for place, rows in enumerate(run):
             view = PALETTE[maps.material[rows]].mean(axis=0)  # (tiles, 3)
             tiles = np.nan_to_num(maps.tiles[rows, -1]).mean(axis=0)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 
 from activation_store.directions import Direction, Directions
-from activation_store.layers import check_policy_layers
 from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout
+from analysis.attribution.components import check_own
 from common.argument_checks import did_you_mean
 from common.user_error import UserError
 
@@ -125,12 +125,5 @@ def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None,
     if directions is None:
         raise UserError(f"{request} is direction:{name}: name the file that holds it with --directions")
     direction = directions.named(name)
-    check_policy_layers([direction.layer], policy.layers, policy.cell)
-    if direction.source.checkpoint_sha256 not in (None, sha256):
-        raise UserError(f"direction {direction.name} belongs to another checkpoint: find it again in this policy")
-    if len(direction.weight) != policy.policy.hidden_size:
-        raise UserError(
-            f"direction {direction.name} has {len(direction.weight)} units: {direction.layer} has "
-            f"{policy.policy.hidden_size}"
-        )
+    check_own(direction, policy, sha256)
     return ReadOut(f"{direction.name} ({direction.layer}, {direction.unit})", direction)

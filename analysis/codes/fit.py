@@ -12,7 +12,6 @@ from agent_zoo.semantic_module import (
     CODEBOOK_SPEED,
     SemanticModule,
     log_similarities,
-    nearest_code,
     perplexity,
     quantisation_loss,
     restart_dead_codes,
@@ -35,7 +34,7 @@ _STARTS = 10
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How to fit; see `settings.FitSettings`."""
+    """How to fit; see `options.FitSettings`."""
 
     codes: int = 8
     plane_dimensions: int = 2
@@ -60,11 +59,6 @@ class Codebook(CodebookRule):
     perplexity: float
     pairwise: float
     quantisation: float
-
-    def labels(self, activations: np.ndarray) -> np.ndarray:
-        """Return the number of the nearest code, (B,) int64."""
-        plane = torch.from_numpy(self.plane(activations))
-        return np.asarray(nearest_code(plane, torch.from_numpy(self.places)).numpy())
 
 
 def fit_codebook(

@@ -32,7 +32,7 @@ from analysis.position import positions
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
-from analysis.statistics.stability import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate, whole_lives
 from analysis.tables import tab_separated_lines
 from common.argument_checks import SEEDS
 from common.progress_view import Step
@@ -116,7 +116,7 @@ class Leaderboard:
         rows = []
         for row in self.rows:
             for name, measure in row.measures.items():
-                numbers = ["" if np.isnan(number) else f"{number:.4f}" for number in astuple(measure)[:3]]
+                numbers = ["" if np.isnan(number) else f"{number:.4f}" for number in astuple(measure)]
                 rows.append((row.name, str(row.clusters), name, *numbers))
         return tab_separated_lines(("method", "clusters", "measure", "value", "low", "high"), rows)
 
@@ -194,10 +194,9 @@ def _sample(
             leave_out=["tables", *(["tile"] if len(places) == 2 else [])], progress=report,
         )  # fmt: skip
     lives = lives_of(records)
-    drawn = np.random.default_rng(run.seed).permutation(len(lives))
-    fits = drawn[np.cumsum(lives.lengths[drawn]) <= most]
-    records = records.take(np.flatnonzero(np.isin(lives.index, fits)))
-    if len(records) < _FEWEST or len(fits) < 2:
+    kept = whole_lives(lives, most, np.random.default_rng(run.seed))
+    records = records.take(kept)
+    if len(records) < _FEWEST or len(np.unique(lives.index[kept])) < 2:
         raise UserError(
             f"too few states: --states {most} leaves {len(records)} of whole lives, and {_FEWEST} are needed"
         )

@@ -170,9 +170,6 @@ class RunArguments:
     dump: Path | None = None
     """Activation dump that the run was made from, if it has been moved since."""
 
-    def check(self) -> None:
-        """Refuse values that are invalid for any run."""
-
 
 @dataclass(frozen=True)
 class DescribeArguments(RunArguments):

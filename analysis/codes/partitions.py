@@ -87,7 +87,7 @@ def trajectories(states: np.ndarray, lives: Lives) -> np.ndarray:
 def _codebook(states: np.ndarray, lives: Lives, seed: int, options: FitOptions) -> Labeller:
     ticks = np.empty(len(states), np.int64)  # records kept are far apart, so places in a life stand for ticks
     ticks[lives.order] = np.arange(len(states)) - np.repeat(lives.starts, lives.lengths)
-    return fit_codebook(states, lives, 10 * ticks, options, seed).labels
+    return fit_codebook(states, lives, 10 * ticks, options, seed).labels_of
 
 
 def _umap_hdbscan(states: np.ndarray, lives: Lives, seed: int) -> Labeller:

@@ -21,6 +21,7 @@ from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import draws_of
+from analysis.statistics.stability import whole_lives
 from common.progress_view import Step
 from common.user_error import UserError
 
@@ -71,9 +72,7 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
             progress=report,
         )  # fmt: skip
     lives = lives_of(records)
-    drawn = np.random.default_rng(run.seed).permutation(len(lives))
-    fits = drawn[np.cumsum(lives.lengths[drawn]) <= most]
-    kept = np.flatnonzero(np.isin(lives.index, fits))
+    kept = whole_lives(lives, most, np.random.default_rng(run.seed))
     if len(kept) < FEWEST_STATES:
         raise UserError(
             f"too few states: --states {most} leaves {len(kept)} of whole lives, and {FEWEST_STATES} are needed"

@@ -106,7 +106,7 @@ def fitted_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
     method = method_of(options)
     with step("fitting with other seeds and other lives"):
         stability = projection_stability(
-            data.activations, labels := book.labels(data.activations), data.lives, method, settings.seed
+            data.activations, labels := book.labels_of(data.activations), data.lives, method, settings.seed
         )
     with step("fitting to a Gaussian of the same covariance and autocorrelation"):
         stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
@@ -167,7 +167,7 @@ def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
     shares = np.bincount(labels) / len(labels)
     use = CodeUse(size, used, float(np.exp(-(shares * np.log(shares)).sum())), True, numbers, np.nan, np.nan)
     method = ClusterMethod(lambda points, **_: points, partial(codes_in_plane, codes=used), 2, seeded=False)
-    reason, floor = "the policy learnt the codes, they cannot be fitted anew", StabilityFloor()
+    reason, floor = "the policy learnt the codes itself, so they cannot be fitted anew", StabilityFloor()
     if used > 1:
         floor = StabilityFloor(
             over_bootstraps=stability_floor(plane, data.lives, method, settings.seed).over_bootstraps

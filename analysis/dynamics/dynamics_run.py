@@ -26,6 +26,7 @@ from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page
 from analysis.runs.cluster_run import LABELS_FILE
+from analysis.runs.dynamics_run import BEHAVIOURS_FILE
 from analysis.runs.run_folder import Parts, RunFolder
 from analysis.tables import tab_separated
 from common.files import sha256
@@ -37,7 +38,6 @@ KINDS: dict[Kind, SourceKind] = {
 }  # fmt: skip
 COMPONENT_UNIT = "standard deviations of the component"
 MODE_UNIT = "activity of the mode"
-BEHAVIOURS_FILE = "behaviour_labels.npz"
 """As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 _STATE_FIGURES = {
     "components_features.png": "Pearson's r of each component with each feature within lives. A dot marks q < 0.05. "

@@ -317,11 +317,11 @@ def followed_edits(compared: Sequence[FollowedEdit], heading: str) -> Figure:
     return figure
 
 
-def _draw_points(axes: object, held: HeldInput, where: np.ndarray) -> None:
+def _draw_points(axes: Axes, held: HeldInput, where: np.ndarray) -> None:
     fixed, stable = held.points.fixed, held.points.unstable == 0
     for kept, look in (
         (fixed & stable, {"marker": "o", "c": "#bd1f01"}),
         (fixed & ~stable, {"marker": "o", "facecolors": "none", "edgecolors": "#bd1f01"}),
         (~fixed, {"marker": "x", "c": "#bd1f01", "s": 12, "linewidths": 0.8}),
     ):
-        axes.scatter(*where[kept].T, zorder=3, **{"s": 45, **look})  # type: ignore[attr-defined]
+        axes.scatter(*where[kept].T, zorder=3, **{"s": 45, **look})  # type: ignore[arg-type]

@@ -110,9 +110,7 @@ class SlowMode:
     """A mode of the mean Jacobian of a layer."""
 
     eigenvalue: complex  # complex; one of each conjugate pair
-    read_out: (
-        np.ndarray
-    )  # left eigenvector, real part, of length 1, (U,): the mode's activity is activations @ read_out
+    read_out: np.ndarray  # real part of the left eigenvector, length 1, (U,): the mode's activity is states @ it
 
 
 def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:

@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from scipy import stats
 
+from activation_store.layers import LSTM_HIDDEN
 from activation_store.lives import places_of
 from activation_store.reader import read_dump
 from activation_store.schema import DumpMetadata, Records
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
@@ -96,9 +98,9 @@ def memory_length(
     random = np.random.default_rng([seed, 8])
     donors = _of_other_lives(tracks, records, random, np.arange(len(tracks)))
     _, candidates = policy.encode(observation)
-    last = update.place("lstm_hidden" if "lstm_hidden" in update.states else update.states[-1])
+    last = update.place(LSTM_HIDDEN)
 
-    def decide(state: torch.Tensor) -> tuple[object, torch.Tensor]:
+    def decide(state: torch.Tensor) -> tuple[ActionDistribution, torch.Tensor]:
         return policy.decode(state[:, last].float(), candidates, observation)
 
     def replay(back: int, read: torch.Tensor | None) -> torch.Tensor:
@@ -109,13 +111,13 @@ def memory_length(
             state = update(state, read if read is not None and tick == -back else own)
         return state
 
-    def change(after: tuple[object, torch.Tensor]) -> np.ndarray:
+    def change(after: tuple[ActionDistribution, torch.Tensor]) -> np.ndarray:
         """`OUTCOMES`, (n, 3)."""
-        apart = before.divergence(after[0])  # type: ignore[attr-defined]  # (n, heads)
+        apart = before.divergence(after[0])  # (n, heads)
         return np.stack([apart.sum(dim=1).numpy(), (after[1] - value).abs().numpy(), apart[:, move].numpy()], axis=1)
 
     before, value = decide(replay(0, None))
-    move = [head.name for head in before.heads].index(_MOVE)  # type: ignore[attr-defined]
+    move = [head.name for head in before.heads].index(_MOVE)
     ticks = lags_up_to(reach)
     differences = np.empty((len(records), len(ticks), 2))
     for number, back in enumerate(ticks.tolist()):

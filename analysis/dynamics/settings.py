@@ -44,9 +44,8 @@ class DynamicsSettings:
     """Behaviours: Ward clusters of short trajectories, 2 to 100."""
     behaviours_of: str = ""
     """Comma-separated layers whose states and differences are behaviours together, each weighing the same; by default
-    those of --layer. `--behaviours-of
-    lstm_hidden,world_hidden` of simulated lives finds stretches in which agent and world go on alike, such as
-    fights."""
+    those of --layer. `lstm_hidden,world_hidden` of simulated lives finds stretches in which agent and world go on
+    alike, such as fights."""
     subsample: int = 10
     """Decompositions and clusters use one in this many records of each life, at least 1 (all)."""
     max_records: int = 200_000

@@ -242,11 +242,11 @@ def _primary(study: Study, history: History) -> Iterator[str]:
     """Say which outcomes the study was made to test, and since when they have been named."""
     named = history.primary
     if not study.primary:
-        yield "No outcome was named as primary before this was played."
+        yield "No primary outcome was named before the stages were run."
         return
     outcomes = [str(outcome) for outcome in study.primary]
     if named is None or named.outcomes != outcomes:
-        since = "nobody wrote down since when"
+        since = "date not recorded"
     elif named.begun:
         since = f"named on {named.since}, after {named.begun} of {len(study.stages)} stages had been begun"
     else:

@@ -59,7 +59,7 @@ def command_words(run: str) -> list[str]:
 
 
 def check_command(run: str, resume: str | None) -> None:
-    """Refuse a command that is no script of this project, or would write elsewhere than into the study's results.
+    """Refuse a command that is not a script of this project, or would write elsewhere than into the study's results.
 
     Args:
         run: with names in braces, which stand for folders of results.
@@ -70,7 +70,7 @@ def check_command(run: str, resume: str | None) -> None:
     """
     script, *words = command_words(run)
     if script not in SCRIPTS:
-        raise UserError(f"{shown(script)} is no script of this project: a stage runs those, such as intervene.py")
+        raise UserError(f"{shown(script)} is not a script of this project: a stage runs those, such as intervene.py")
     if not _RESUME.fullmatch(resume or ""):
         raise UserError(f"resume is {shown(resume or '')}: must be one option, such as --resume")
     given = list(_options(words))

@@ -54,8 +54,9 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
         UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.
     """
     seen = Observed(records, metadata)
-    now = np.flatnonzero(previous_tick(records, seen.lives) >= 0)
-    before = previous_tick(records, seen.lives)[now]
+    previous = previous_tick(records, seen.lives)
+    now = np.flatnonzero(previous >= 0)
+    before = previous[now]
     events = [
         *_meals(seen, now, before), *_hits(seen, now, before), *_taken_hits(seen, now), *_level_ups(seen, now, before),
         *((record, TRADED, what) for record, what in trades(seen, now, before)),

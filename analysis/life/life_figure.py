@@ -14,7 +14,7 @@ from analysis.figures.style import NOISE_COLOUR, cluster_colour, new_figure, sty
 from analysis.labels import NOISE, label_name
 from analysis.life.events import DIED, EVENT_KINDS
 from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, ClusterStrip, Timeline
-from common.number_text import share_text
+from common.number_text import plural, share_text
 
 MOST_COLUMNS = 1500
 """Maximum number of ticks drawn one by one, about one per pixel; in longer lives a column covers several ticks."""
@@ -225,7 +225,7 @@ def _events(axes: Axes, life: Timeline) -> None:
         marks[name] = np.zeros(len(life), bool)
         marks[name][life.events.record[life.events.kind == kind]] = True
     lanes(axes, life.records.tick, marks, _RED)
-    texts = [f"{int((life.events.kind == kind).sum())} times" for kind in range(len(EVENT_KINDS))]
+    texts = [plural(int((life.events.kind == kind).sum()), "time") for kind in range(len(EVENT_KINDS))]
     texts[DIED] = next((d for d, kind in zip(life.events.detail, life.events.kind, strict=True) if kind == DIED), "no")
     counts_beside(axes, texts)
     axes.set_ylabel("happened")

@@ -98,7 +98,7 @@ class ClusterStrip:
     """The clusters of one life's records, (B,) each, and the run that found them.
 
     Attributes:
-        label: cluster from 0, or `clustering.NOISE`.
+        label: cluster from 0, or `labels.NOISE`.
         exact: whether the run labelled the record itself; other labels were propagated.
     """
 

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -106,6 +106,15 @@ def style_of(look: Look, folder: Path | None = None, dark: Dark = "never") -> An
 def picture(path: Path) -> str:
     """Return the address of a PNG that holds its content."""
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def figures_of(folder: Path, captions: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return those of a folder's figures that are there, as the kit's macro `figure` draws them."""
+    return [
+        {"name": name, "caption": caption, "uri": picture(folder / name)}
+        for name, caption in captions.items()
+        if (folder / name).exists()
+    ]
 
 
 def ground_facts() -> dict[str, Any]:

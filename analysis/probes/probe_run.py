@@ -115,7 +115,9 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
         for pairs in (better, adds, adds_given)
     ]
     if not known:
-        return ["The inputs hold no baseline, so nothing is compared: add to --inputs, such as observation,history"]
+        return [
+            "No baseline is among the inputs, so nothing is compared: add some, such as --inputs observation,history"
+        ]
     statements = [
         f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
         f"{counts[1]} of {known} targets, and is better than every baseline for {counts[0]}"

@@ -20,7 +20,7 @@ class ReplayClusters:
     """The cluster of each agent at each tick.
 
     Attributes:
-        label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one,
+        label: `labels.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one,
             (T, P) int32.
         exact: whether the run labelled the record itself, (T, P) bool.
         episode: number in the dump of the episode that the replay shows.

@@ -129,7 +129,7 @@ class PropagatedLabels:
 
     Attributes:
         places: identity of each record, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
-        label: (B,) int64, cluster from 0 or `clustering.NOISE`.
+        label: (B,) int64, cluster from 0 or `labels.NOISE`.
         exact: whether the run itself labelled the record, (B,) bool.
     """
 

@@ -56,7 +56,7 @@ def baseline(
         source: what it is fitted to; its seed is used.
 
     Raises:
-        UserError: there are fewer features than k.
+        UserError: the layer has the same state in every record.
     """
     centre = states.mean(axis=0, dtype=np.float64)
     if kind == "k_means":

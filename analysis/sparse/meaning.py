@@ -198,7 +198,7 @@ def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]
     if not meanings.described[number]:
         reason = _reason(q, min(abs(r), abs(given)))
         return f"{when} It goes with none of the {len(behaviours)} behaviours: the best, {behaviour.name}, {reason}."
-    size = max(abs(r), 0.0)
+    size = abs(r)
     how = "strongly" if size >= _STRONG else "moderately" if size >= _MODERATE else "weakly"
     return (
         f"{when} It goes {how} with {_phrase(behaviour, r)} (r {r:+.2f}, AUC {auc:.2f}), also at the same tick and age "

@@ -130,7 +130,10 @@ class SparseSettings:
         for text in _distinct("width", self.width):
             parts = _WIDTH.fullmatch(text)
             if parts is None or int(parts[1]) < 1:
-                raise UserError(f"--width is {self.width}: must be a number of features such as 2048, or 8x, or both")
+                raise UserError(
+                    f"--width is {self.width}: must be numbers of features, such as 2048, or multiples of the units, "
+                    "such as 8x"
+                )
             widths.append(Width(text, int(parts[1]), bool(parts[2])))
         return tuple(widths)
 
@@ -186,5 +189,5 @@ def _distinct(option: str, text: str) -> tuple[str, ...]:
     if not names:
         raise UserError(f"--{option} is empty: give at least one")
     if len(set(names)) < len(names):
-        raise UserError(f"--{option} is {text}: names one twice")
+        raise UserError(f"--{option} is {text}: names a value twice")
     return names

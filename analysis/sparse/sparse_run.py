@@ -25,7 +25,7 @@ from analysis.sparse.states import SparseStates, Split, check_enough, read_state
 from analysis.sparse.training import Epoch
 from common.files import sha256
 from common.progress_view import say, step
-from common.weights_and_biases import Mirror
+from common.weights_and_biases import mirrored
 
 TESTED = 20_000
 """States of the test episodes that dictionaries are tested on, at most."""
@@ -110,7 +110,7 @@ def _tested(
     with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
         states = read_states(settings.dump, layer, split.train, show)
     check_enough(settings.dump, len(states), max(entry.features for entry in wanted))
-    with Mirror(settings.tracking, settings.run_folder.name, _plain(settings), settings.output_dir) as mirror:
+    with mirrored(settings.tracking, settings.run_folder.name, _plain(settings), settings.output_dir) as mirror:
 
         def log(name: str, epoch: Epoch) -> None:
             mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})

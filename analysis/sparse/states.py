@@ -17,6 +17,7 @@ from analysis.features.observed import own_truth_columns
 from analysis.lives import Lives, lives_of
 from analysis.statistics.circular_shift import age_of, time_course
 from analysis.statistics.stability import gaussian_surrogate
+from common.number_text import plural
 from common.user_error import UserError
 
 FEWEST_EPISODES = 2
@@ -88,8 +89,8 @@ def split_episodes(folder: Path, metadata: DumpMetadata, seed: int, most: int) -
     episodes = np.array(sorted(records))
     if len(episodes) < FEWEST_EPISODES:
         raise UserError(
-            f"{folder} holds {len(episodes)} episode: autoencoders are fitted to some and tested on others, so they "
-            "need 2, better 8 or more: extract again with --episodes 8"
+            f"{folder} holds {plural(len(episodes), 'episode')}: autoencoders are fitted to some and tested on others, "
+            "so they need 2, better 8 or more: extract again with --episodes 8"
         )
     drawn = np.random.default_rng(seed).permutation(episodes)
     held_out = max(1, round(len(episodes) / _TEST_SHARE))

@@ -201,7 +201,7 @@ def notes_on(groups: Sequence[RunGroup], metrics: Sequence[str], stretch: tuple[
         notes.append(f"The groups differ in {name} ({text}).")
     if missing := settings_that_are_missing(run for group in groups for run in group.runs):
         shown = ", ".join(missing[:_SETTINGS_SHOWN]) + (" and others" if len(missing) > _SETTINGS_SHOWN else "")
-        notes.append(f"Some runs are from before there were the settings {shown}: these are not compared.")
+        notes.append(f"Some runs predate the settings {shown}, which are not compared.")
     if len(groups) > 1 and not differing:
         notes.append("The groups have the same settings: what differs between them is chance, or the code.")
     if any(name.startswith(_REWARDS) for name in differing) and any("reward" in name for name in metrics):

@@ -7,8 +7,7 @@ import orjson
 import torch
 from torch.nn import functional
 
-from activation_store.directions import Direction, read_directions
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.directions import read_directions
 from activation_store.reader import read_metadata
 from activation_store.schema import COMMAND, OPTIONS
 from activation_store.sparse_dictionary import read_dictionary
@@ -27,7 +26,6 @@ from analysis.world_model.imagination import (
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import LivesOptions, SearchOptions
 from analysis.world_model.simulation import Arm, simulated_metadata
-from common.user_error import UserError
 
 TICKS = 4
 """A search maximises the mean over these first ticks, with the most probable actions and latent states."""
@@ -93,7 +91,7 @@ def search_arms(options: SearchOptions, held_out: HeldOut) -> dict[str, Arm]:
         assert options.directions
         direction = read_directions(options.directions).named(name)
         check_direction(direction, "state", model.policy.layer_units, origin.policy, origin.policy_sha256)
-        target = direction_target(direction)
+        target = read_out(direction)
         targets = {name: target}
     usual = f"{held_out.dump.resolve().name}-simulated-maximise-{name.replace('/', '_')}"
     folder = options.output_dir / (options.name or usual)
@@ -106,20 +104,6 @@ def search_arms(options: SearchOptions, held_out: HeldOut) -> dict[str, Arm]:
             folder, begin=lambda start: searched(model, start, target), described={"maximise": name}, targets=targets
         ),
     }
-
-
-def direction_target(direction: Direction) -> Number:
-    """Return the read-out of a direction in the policy's memory.
-
-    Raises:
-        UserError: it is a direction of another layer.
-    """
-    if direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
-        raise UserError(
-            f"{direction.name} is a direction of {direction.layer}, but only value and directions of "
-            f"{LSTM_HIDDEN} and {LSTM_CELL} can be maximised"
-        )
-    return read_out(direction)
 
 
 def value(tick: ImaginedTick) -> torch.Tensor:

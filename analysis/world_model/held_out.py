@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from analysis.interventions.edits.linear_readings import JointMoments, Reading
 from analysis.recorded.sequences import SequenceBatch
 from analysis.world_model.imagination import Start, bottleneck_start, informed_start, random_start
 from analysis.world_model.model import Origin, WorldModel
+from analysis.world_model.options import Beginning
 from analysis.world_model.rules import Rules
 from analysis.world_model.windows import (
     CONTEXT,
@@ -32,7 +33,6 @@ from common.user_error import UserError
 
 LIVES_IN_EPISODE = 128
 """Most simulations in a batch, which are an episode of a simulated dump."""
-Beginning = Literal["informed", "random", "interpolate"]
 
 _ONE_IN = 10
 _MANY = 200_000  # records, above which only one in ten is read

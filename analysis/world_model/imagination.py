@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from activation_store.directions import Direction
-from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL
+from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
@@ -19,6 +19,7 @@ from analysis.world_model.policy_interface import ImaginedView, Surroundings, im
 from analysis.world_model.scene import SoftScene
 from analysis.world_model.sightings import informed_state
 from analysis.world_model.windows import CONTEXT, Windows
+from common.user_error import UserError
 
 MOVE_HEAD, STYLE_HEAD = "Move.Direction", "Attack.Style"
 
@@ -75,7 +76,16 @@ class ImaginedTick:
 
 
 def read_out(direction: Direction) -> Number:
-    """Return the read-out of a direction of the policy's hidden or cell state after the tick."""
+    """Return the read-out of a direction of the policy's hidden or cell state after the tick.
+
+    Raises:
+        UserError: it is a direction of another layer.
+    """
+    if direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
+        raise UserError(
+            f"{direction.name} is a direction of {direction.layer}: simulated ticks are read along directions of "
+            f"{LSTM_HIDDEN} and {LSTM_CELL} only"
+        )
     weight = torch.from_numpy(direction.weight)
 
     def number(tick: ImaginedTick) -> torch.Tensor:

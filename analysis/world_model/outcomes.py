@@ -1,7 +1,5 @@
 """What comes of simulated lives, and how that differs between simulations of the same starts with the same dice."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 from activation_store.schema import OPTIONS
 from analysis.sparse.scores import RESAMPLES, Estimate, Units
 from analysis.statistics.resampling import draws_of
+from analysis.tables import tab_separated
 from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
 from analysis.world_model.scene import MOVES, VITALS
 from common.files import write_text
@@ -168,8 +167,4 @@ def columns_of(row: Any) -> dict[str, Any]:
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
     """Write data classes of one kind as tab-separated lines under the names of their columns, whole or not at all."""
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(columns_of(rows[0])), delimiter="\t", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(map(columns_of, rows))
-    write_text(path, table.getvalue())
+    write_text(path, tab_separated(list(map(columns_of, rows))))

@@ -14,7 +14,7 @@ from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from analysis.features.choices import STEPS
 from analysis.world_model.rules import Rules
-from analysis.world_model.scene import KINDS, MOVES, Rows, SoftScene, cells, legal_heads, own_columns
+from analysis.world_model.scene import KINDS, LEGAL_HEADS, MOVES, Rows, SoftScene, cells, legal_heads, own_columns
 
 ENTITIES = 32
 """The policy is shown the most probable entities, at most so many besides itself."""
@@ -118,8 +118,6 @@ def _legal(scene: SoftScene, layout: ObservationLayout, for_sale: int) -> dict[s
     return legal
 
 
-WHOLE = ("Move.Direction", "Attack.Style", "Use.InventoryItem", "Destroy.InventoryItem")
-"""Heads whose options are all told apart."""
 TRADE = ("Buy.MarketItem", "Give.InventoryItem", "GiveGold.Target", "Sell.InventoryItem")
 """Heads of which only whether they did something is kept."""
 _TARGET = "Attack.Target"
@@ -128,7 +126,7 @@ _TARGET = "Attack.Target"
 def action_size(layout: ObservationLayout) -> int:
     """Return the length of an action's code."""
     sizes = {head.name: head.size for head in layout.heads}
-    return sum(sizes[name] for name in WHOLE) + len(KINDS) + 2 + len(TRADE)
+    return sum(sizes[name] for name in LEGAL_HEADS) + len(KINDS) + 2 + len(TRADE)
 
 
 def recorded_actions(options: torch.Tensor, observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor:
@@ -139,7 +137,7 @@ def recorded_actions(options: torch.Tensor, observation: PackedObservation, layo
     """
     place = {head.name: index for index, head in enumerate(layout.heads)}
     sizes = {head.name: head.size for head in layout.heads}
-    whole = [functional.one_hot(options[:, place[name]], sizes[name]).float() for name in WHOLE]
+    whole = [functional.one_hot(options[:, place[name]], sizes[name]).float() for name in LEGAL_HEADS]
     rows, chosen = observation.entity, options[:, place[_TARGET]]
     attacked = (chosen < rows.counts) & (chosen < sizes[_TARGET] - 1)  # (B,)
     row = (rows.starts + chosen)[attacked]
@@ -163,7 +161,7 @@ def imagined_actions(
     weights = chosen[_TARGET][:, 1:-1]  # (B, R): not the agent's own row, nor the no-op
     target = torch.einsum("br,brc->bc", weights, _target_codes(kind, cell, layout))
     trade = torch.stack([1 - chosen[name][:, -1] for name in TRADE], dim=1)
-    return torch.cat([*(chosen[name] for name in WHOLE), target, trade], dim=1)
+    return torch.cat([*(chosen[name] for name in LEGAL_HEADS), target, trade], dim=1)
 
 
 def _target_codes(kind: torch.Tensor, cell: torch.Tensor, layout: ObservationLayout) -> torch.Tensor:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL
@@ -171,9 +170,6 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
     if isinstance(target, Value):
         return value
     if isinstance(target, ReadOut):
-        if target.direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
-            layer = target.direction.layer
-            raise UserError(f"{request} is a direction of {layer}, which is no state of the memory")
         return read_out(target.direction)
     assert isinstance(target, Action)
     head = model.layout.heads[target.head].name

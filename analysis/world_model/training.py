@@ -50,7 +50,7 @@ from common.files import (
 )
 from common.progress_view import progress, step
 from common.user_error import UserError
-from common.weights_and_biases import Mirror
+from common.weights_and_biases import mirrored
 from reinforcement_learning.processes import keep_freed_memory
 
 REPORT_EVERY = 20
@@ -317,7 +317,7 @@ def _train(training: Training, epochs: Epochs, tests: list[Windows], console: Co
     if leads:
         _keep_lines(folder / METRICS_FILE, training.progress.lines)
     with (
-        Mirror(settings.tracking if leads else None, folder.name, settings.plain(), folder) as mirror,
+        mirrored(settings.tracking if leads else None, folder.name, settings.plain(), folder) as mirror,
         progress("training", "records", console) as show,
     ):
 

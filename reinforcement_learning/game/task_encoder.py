@@ -140,7 +140,7 @@ def _read(task: TaskSettings) -> tuple[Path, dict[str, np.ndarray]]:
         vector.dtype.kind == "f" and np.isfinite(vector.astype(np.float16)).all() for vector in vectors.values()
     )
     if len(sizes) != 1 or len(next(iter(sizes))) != 1 or not finite:
-        raise UserError(f"{path} is no file of task embeddings: its entries are not finite numbers of one length")
+        raise UserError(f"{path} is not a file of task embeddings: its entries are not finite numbers of one length")
     return path, vectors
 
 
@@ -268,7 +268,8 @@ def _transformers() -> Any:
         import transformers
     except ImportError:
         raise UserError(
-            "task.encoder language-model needs transformers: `uv sync --extra language-model`, or use structural"
+            "task.encoder language-model needs transformers: `uv sync --inexact --extra language-model`, or use "
+            "structural"
         ) from None
     transformers.utils.logging.disable_progress_bar()
     return transformers

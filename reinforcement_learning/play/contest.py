@@ -14,11 +14,11 @@ from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.workers import WORLDS_TOGETHER
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 ORIGINAL_WORLDS = 6
 """Worlds of the published evaluations, each of which played its share of the episodes in turn."""
-WORLDS_TOGETHER = 4  # affects the results: rounding depends on which agents are batched together
 Result = TypeVar("Result")
 
 

@@ -20,9 +20,10 @@ from agent_zoo.checkpoint import versions
 from common.checked_json import CHECKSUM, entry_checksum, entry_fits, with_checksum, without_checksum
 from common.files import append_bytes, read_bytes, read_json, sync, write_bytes
 from common.user_error import UserError
-from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
+from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
+from reinforcement_learning.play.workers import WORLDS_TOGETHER
 from reinforcement_learning.settings import EnvironmentSettings, task_record
 
 _MADE_BY = "made_by"

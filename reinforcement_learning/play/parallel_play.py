@@ -26,7 +26,6 @@ from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.play.contest import (
-    WORLDS_TOGETHER,
     Contest,
     Group,
     Job,
@@ -51,8 +50,6 @@ def processes_of(workers: Workers) -> int:
         UserError: Ray is not installed, no cluster answers, or it has too few cores.
     """
     wanted = workers.processes
-    if workers.worlds:
-        wanted = max(1, workers.worlds // WORLDS_TOGETHER)
     if workers.ray_address is None:
         return wanted or usable_cores()
     connect(workers.ray_address)

@@ -7,6 +7,8 @@ from common.ray_cluster import RAY_ADDRESSES, is_ray_address
 from common.user_error import UserError
 
 Vectorization = Literal["multiprocessing", "ray"]
+WORLDS_TOGETHER = 4
+"""Worlds that a process plays at a time. Affects results: rounding depends on which agents are batched together."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,6 @@ class Workers:
     """The processes that play episodes."""
 
     processes: int = 0  # how many; 0 uses one per core of the machine or cluster
-    worlds: int = 0  # if not 0, as many processes as run that many worlds in parallel
     ray_address: str | None = None
     """Of the Ray cluster that they run on, as in `RolloutSettings`; None: on this machine, without Ray."""
 
@@ -31,7 +32,9 @@ def chosen_workers(vectorization: Vectorization, ray_address: str, processes: in
         raise UserError("--ray-address names a Ray cluster: add --vectorization ray to play there")
     if processes and worlds:
         raise UserError("--num-envs and --workers both set the number of processes: give only one of them")
-    return Workers(processes, worlds, ray_address if vectorization == "ray" else None)
+    if worlds:
+        processes = max(1, worlds // WORLDS_TOGETHER)
+    return Workers(processes, ray_address if vectorization == "ray" else None)
 
 
 def chosen_device(device: str, vectorization: Vectorization) -> str:

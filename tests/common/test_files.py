@@ -57,8 +57,8 @@ def test_a_folder_that_cannot_be_made_is_a_user_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("target", "reason"),
-    [(None, "is no folder"), ("nowhere", "is a link to nowhere, which is not there"),
-     ("maps", "is a link to maps, which is not there"), ("file", "is a link to file, which is no folder")],
+    [(None, "is not a folder"), ("nowhere", "is a link to nowhere, which is not there"),
+     ("maps", "is a link to maps, which is not there"), ("file", "is a link to file, which is not a folder")],
 )  # fmt: skip
 def test_what_stands_where_a_folder_should_be_is_named(tmp_path: Path, target: str | None, reason: str) -> None:
     """Of a link that leads nowhere, or to itself, the system says only that the file exists."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import wandb
 
-from common.weights_and_biases import Mirror, MirroredRun, Wandb, check_login, mode_of, share
+from common.weights_and_biases import MirroredRun, Wandb, check_login, mirrored, mode_of, share
 from reinforcement_learning.settings import WandbSettings
 from reinforcement_learning.training.sweep import is_local
 from tests.command import ROOT, assert_refuses, python
@@ -71,7 +71,7 @@ def test_without_a_login_work_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(wandb, "login", lambda **_: False)
-    with Mirror(Wandb(), "run", {}, tmp_path) as mirror:
+    with mirrored(Wandb(), "run", {}, tmp_path) as mirror:
         mirror.log({"loss": 1.0})
     line = capsys.readouterr().err
     assert line.startswith("nothing is mirrored") and "nobody is logged in" in line and line.count("\n") == 1
@@ -83,12 +83,12 @@ def test_a_service_that_fails_later_ends_nothing(
 ) -> None:
     monkeypatch.setattr(wandb, "login", lambda **_: True)
     monkeypatch.setattr(wandb, "init", lambda **_: Broken())
-    with Mirror(Wandb(), "run", {}, tmp_path) as mirror:
+    with mirrored(Wandb(), "run", {}, tmp_path) as mirror:
         mirror.log({"loss": 1.0})
         mirror.log({"loss": 1.0})
     assert capsys.readouterr().err.count("Weights & Biases is gone") == 1
     monkeypatch.setattr(wandb, "init", no_network)
-    with Mirror(Wandb(), "run", {}, tmp_path) as mirror:
+    with mirrored(Wandb(), "run", {}, tmp_path) as mirror:
         mirror.log({"loss": 1.0})
     assert capsys.readouterr().err.startswith("nothing is mirrored: Weights & Biases cannot be used (no route")
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
     policy, *_ = things_to_share(tmp_path)
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "missing", tmp_path / "empty", ROOT / "README.md"):
-        assert_refuses(f"{path} is no policy", share, (policy, path), "offline", "project", None)
+        assert_refuses(f"{path} is neither a policy", share, (policy, path), "offline", "project", None)
     assert_refuses("nothing is named", share, (), "offline", "project", None)
     assert_refuses(["no route to host", "--wandb.mode offline"], share, (policy,), "offline", "project", None)
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -178,7 +178,7 @@ def test_the_service_itself_keeps_artifacts_offline(tmp_path: Path) -> None:
 
 def test_offline_curves_are_kept_in_their_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()  # the service itself
-    with Mirror(Wandb(mode="offline"), "run", {"k": "32"}, tmp_path) as mirror:
+    with mirrored(Wandb(mode="offline"), "run", {"k": "32"}, tmp_path) as mirror:
         mirror.log({"topk_8x_k32/unexplained": 0.4})
     (run,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     patience = time.monotonic() + 60  # the service's own process writes the file, on a busy machine a little later
@@ -188,6 +188,6 @@ def test_offline_curves_are_kept_in_their_folder(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_kept_without_tracking(tmp_path: Path) -> None:
-    with Mirror(None, "run", {}, tmp_path) as mirror:
+    with mirrored(None, "run", {}, tmp_path) as mirror:
         mirror.log({"topk_8x_k32/unexplained": 0.4})
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import numpy as np
 from activation_store.records import Records
 from analysis.life.action_words import ITEMS
 from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, ground_facts, picture, scripts_of, style_of
+from analysis.pages.pages import BASE, environment, figures_of, ground_facts, scripts_of, style_of
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
@@ -40,9 +40,7 @@ def saliency_page(
         .render(
             name=folder.resolve().name, heading=heading, summary=summary, failures=failures, facts=embedded(facts),
             contents=[content for _, content in shown], command=shlex.join(command), ticks_back=back,
-            figures=[
-                {"name": name, "caption": caption, "uri": picture(folder / name)} for name, caption in figures.items()
-            ],
+            figures=figures_of(folder, figures),
             style=style_of("document", _HERE), scripts=scripts_of(_KIT, [_HERE / "main.js"]),
         )
     )  # fmt: skip

@@ -170,10 +170,10 @@ def circuit_lines(circuit: Circuit, *, has_parts: bool) -> Iterator[str]:
     paths = sorted(circuit.of("source and gate"), key=lambda path: -abs(path.share))
     yield f" Largest paths: {_listed(paths[:_MOST_LINES])}."
     half, most = (_tick_of(circuit.of("tick"), share) for share in (0.5, 0.9))
-    yield f" Half of it is there after tick {half}, and .9 after tick {most}, for good."
+    yield f" From tick {half} on, at least half of it is there; from tick {most} on, at least 90%."
     yield f"Traced through hidden states to the end: {_listed(circuit.of('traced source'))}."
     half, most = (_tick_of(circuit.of("traced tick"), share) for share in (0.5, 0.9))
-    yield f" What was read by tick {half} makes half of it, by tick {most} .9, for good."
+    yield f" What was read up to tick {half} accounts for half of it, and up to tick {most} for 90%."
     if not has_parts:
         yield (
             " The observation is divided into its parts only if the encoder ends in a linear layer and the dump was "
@@ -182,9 +182,9 @@ def circuit_lines(circuit: Circuit, *, has_parts: bool) -> Iterator[str]:
     yield ""
     yield f"Kept in: {'; '.join(map(_unit, circuit.units[:_MOST_LINES]))}."
     count = 1 + int(np.searchsorted(np.cumsum([unit.share for unit in circuit.units]), 0.8))
-    yield f" {min(count, len(circuit.units))} of {len(circuit.units)} units hold .8 of it."
+    yield f" {min(count, len(circuit.units))} of {len(circuit.units)} units hold 80% of it."
     yield ""
-    yield "Read by heads: logits along with a standard deviation of the read-out, less the mean of the head."
+    yield "Read by heads: change of each logit per standard deviation of the read-out, less the mean of the head."
     for head in circuit.strongest(2 * _MOST_LINES):
         yield (
             f" {head.head} {head.option}: {head.logit:+.3f} ({head.low:+.3f} to {head.high:+.3f}); as far along random "
@@ -199,7 +199,7 @@ def _listed(shares: list[Share]) -> str:
 def _unit(unit: HeldIn) -> str:
     return (
         f"unit {unit.unit} {unit.share:.2f} ({unit.low:.2f} to {unit.high:.2f}), mean forget gate "
-        f"{unit.forget_gate:.3f}, of its first tick {unit.kept:.2f} is left"
+        f"{unit.forget_gate:.3f}, {unit.kept:.2f} of what it held after the first tick is left"
     )
 
 
@@ -234,7 +234,7 @@ def _graph(axes: Axes, graph: CircuitGraph) -> None:
         for box in column:
             text = box.name if box.value is None else f"{box.name}\n{box.value:.2f}"
             if box.random is not None:
-                text = f"{box.name}\n{box.value:+.2f} a SD"
+                text = f"{box.name}\n{box.value:+.2f} per SD"
             axes.text(*spots[box.name], text, ha="center", va="center", fontsize=7.5, bbox=framed, zorder=3)
     for number, name in enumerate(COLUMNS):
         axes.text(number, 1.06, name, ha="center", fontsize=9, color="#56606b")

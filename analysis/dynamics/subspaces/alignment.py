@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
+from analysis.interventions.edits.linear_readings import leading_components
 from analysis.recorded.action_probabilities import SHOWN
 
 AHEAD = 4
@@ -23,8 +24,6 @@ AHEAD = 4
 STARTS = 3
 """Rotations that learning starts from; the one with the smallest loss is taken."""
 STEPS = 250
-VARIANCE = 0.99
-"""Share of the variance of the states in whose principal components the subspace lies."""
 _PAIRS_AT_ONCE = 256
 _RATE = 0.02
 
@@ -178,11 +177,9 @@ def learnt_subspace(
 
 
 def varying(states: np.ndarray) -> np.ndarray:
-    """Return the principal components of states, (N, units), that hold `VARIANCE` of their variance, (K, units)."""
-    values, vectors = np.linalg.eigh(np.cov(states.astype(np.float64), rowvar=False))
-    order = np.argsort(-values)
-    count = 1 + int(np.searchsorted(np.cumsum(values[order]) / values.sum(), VARIANCE))
-    return np.ascontiguousarray(vectors[:, order[:count]].T.astype(np.float32))
+    """Return the leading principal components of states, (N, units), as `leading_components`, (K, units) float32."""
+    covariance = np.cov(states.astype(np.float64), rowvar=False)
+    return np.ascontiguousarray(leading_components(covariance).astype(np.float32))
 
 
 @torch.no_grad()

@@ -112,7 +112,7 @@ class Embedding extends Panel {
     const [kind, key] = this.state.colourBy.split(/\.(.*)/s);
     if (kind === "feature") return this.data.features[Number(key)];
     if (kind === "track") return this.data.tracks[key].clusters ? undefined : this.data.tracks[key];
-    if (kind === "column") return { name: key, unit: { tick: "ticks", reward: "", value: "", episode: "" }[key], of: key };
+    if (kind === "column") return { name: key, unit: key === "tick" ? "ticks" : "", of: key };
     return undefined;
   }
 

@@ -273,15 +273,15 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int, h
         return []
     draws = [draw for draw in _draws(arms, edits[0]) if draw]
     if not draws or 1 in draws:
-        played = "one random arm is no control" if draws else "no random arm is played to compare with"
+        played = "a single random arm is not a control" if draws else "no random arm is played to compare with"
         return [f"CAN ONLY BE UNDECIDED: {played}; give --controls 5 or more"]
     tests = OUTCOMES * len(edits)
     whole = horizon >= LIFE
     lines = [
-        f"what this can find: effects on the ticks lived from {_ticks(_size(episodes, drawn, draws, tests))} on, "
-        f"in 80% of such runs, as lives of shipped policies vary; {_needed(drawn, draws, tests)}"
+        f"detectable in 80% of such runs, as lives of shipped policies vary: a change of the ticks lived of "
+        f"{_ticks(_size(episodes, drawn, draws, tests))} or more; {_needed(drawn, draws, tests)}"
         if whole
-        else f"what this can find is not known beforehand: episodes of {horizon} ticks end before most lives do"
+        else f"what this run can detect is not known in advance: episodes of {horizon} ticks end before most lives do"
     ]
     if drawn == agents and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
         lines.append(

@@ -149,7 +149,7 @@ def _shown(films: Films) -> dict[str, Any]:
         "drawn": first.drawn.tolist(), "unedited": first.ends[0], "shown": shown,
         "films": [_film(film) for film in films],
     }  # fmt: skip
-    edited = {f"edited-{number}": _content(film.compared.edited, "edited") for number, film in enumerate(films)}
+    edited = {f"edited-{number}": _content(film.compared.edited) for number, film in enumerate(films)}
     return {
         "films": films,
         "shown": films[shown],
@@ -157,7 +157,7 @@ def _shown(films: Films) -> dict[str, Any]:
         "episode": REPLAYED_EPISODE,
         "difference": first_difference(films[shown].compared),
         "facts": embedded(facts),
-        "contents": {"unedited": _content(first.unedited, "unedited"), **edited},
+        "contents": {"unedited": _content(first.unedited), **edited},
     }
 
 
@@ -169,8 +169,8 @@ def _film(film: Film) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _content(replay: Replay, side: str) -> dict[str, Any]:
-    facts, tables = packed_replay(replay, events_of(replay), None, side)
+def _content(replay: Replay) -> dict[str, Any]:
+    facts, tables = packed_replay(replay, events_of(replay), None)
     return {"facts": embedded(facts), "tables": tables}
 
 

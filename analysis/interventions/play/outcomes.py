@@ -11,7 +11,7 @@ from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule, Donors
-from analysis.interventions.edits.linear_readings import StateMoments
+from analysis.interventions.edits.linear_readings import StateMoments, leading_components
 from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -128,18 +128,11 @@ def _nearest_food(tiles: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, 
 _FOLLOWS = ("follows_lower", "follows_higher")
 _SMALLEST_GAIN = 1e-4  # of a probability; smaller ones may be rounding
 _SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
-_HELD = 0.99  # share of the variance that the leading components hold
 
 
 def data_span(moments: StateMoments) -> np.ndarray:
-    """Return the leading principal components of a layer's unedited states, which hold 99% of the variance, (K, units).
-
-    They are orthonormal.
-    """
-    values, vectors = np.linalg.eigh(moments.covariance)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    count = 1 + int(np.searchsorted(np.cumsum(values), _HELD * values.sum()))
-    return vectors[:, :count].T
+    """Return the leading principal components of a layer's unedited states, as `leading_components`, (K, units)."""
+    return leading_components(moments.covariance)
 
 
 def share_within(span: np.ndarray, changes: np.ndarray) -> np.ndarray:

@@ -27,7 +27,8 @@ class RunOptions(EditOptions):
     episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 10
     """Number of episodes of each arm, at least 2; intervals are over episodes."""
     max_steps: int | None = None
-    """Maximum number of ticks per episode, at least 1; by default the whole episode. Who lives then has not died."""
+    """Maximum number of ticks per episode, at least 1; by default the whole episode. Agents that are alive then do not
+    count as dead."""
     seed: int = 0
     """Seed of the episodes, of who is edited, and of the random controls."""
     share: float = 0.125

@@ -28,7 +28,7 @@ class LabelSequences:
     """Labels of L lives, B records, sorted by life, then tick. Noise is a state of its own, the last of K.
 
     Attributes:
-        labels: cluster of each state, `clustering.NOISE` last where it occurs, (K,) int64.
+        labels: cluster of each state, `labels.NOISE` last where it occurs, (K,) int64.
         state: of each record, (B,) int64 in [0, K).
         tick: of each record, (B,) int64, rising within a life.
         starts: where each life begins, (L,) int64.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.pages.pages import environment, picture, style_of
+from analysis.pages.pages import environment, figures_of, style_of
 
 _HERE = Path(__file__).parent
 
@@ -62,13 +62,8 @@ def _shown(folder: Path, section: Section) -> dict[str, Any]:
             paragraphs[-1].append(line)
         else:
             paragraphs.append([])
-    figures = [
-        {"name": name, "caption": caption, "uri": picture(folder / name)}
-        for name, caption in section.figures.items()
-        if (folder / name).exists()
-    ]
     filled = [_paragraph(lines) for lines in paragraphs if lines]
-    return {"title": section.title, "paragraphs": filled, "figures": figures}
+    return {"title": section.title, "paragraphs": filled, "figures": figures_of(folder, section.figures)}
 
 
 def _paragraph(lines: Sequence[str]) -> dict[str, list[str]]:

@@ -11,24 +11,21 @@ from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
-from analysis.replays.replay import CAUSES, EVENT_KINDS, NPC_KINDS, SLOTS, STYLES, Events, Replay
+from analysis.replays.replay import CAUSES, EVENT_KINDS, NPC_KINDS, STYLES, Events, Replay
 
 
-def packed_replay(
-    replay: Replay, events: Events, clusters: ReplayClusters | None, title: str
-) -> tuple[dict[str, Any], str]:
+def packed_replay(replay: Replay, events: Events, clusters: ReplayClusters | None) -> tuple[dict[str, Any], str]:
     """Return what `ReplayData.load` in `data.js` reads: facts, as JSON, and everything else as packed tables."""
     inventories = [[vars(item) for item in items] for items in replay.inventories]
     packed = pack(_tables(replay, events, clusters), {"inventories": inventories})
-    return _facts(replay, clusters, title) | {"columns": packed.columns}, packed.content
+    return _facts(replay, clusters) | {"columns": packed.columns}, packed.content
 
 
-def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[str, Any]:
+def _facts(replay: Replay, clusters: ReplayClusters | None) -> dict[str, Any]:
     """Return everything except the tables."""
     policies = sorted(set(replay.players.policies))
     colours = policy_colours(replay.players.policies)
     return {
-        "title": title,
         "ticks": replay.ticks,
         "rows": replay.tiles.shape[0],
         "cols": replay.tiles.shape[1],
@@ -46,7 +43,6 @@ def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[
         "materials": [{"name": m.name, "colour": m.colour, "note": m.note} for m in MATERIALS],
         "harvested": HARVESTED.tolist(),
         "styles": STYLES,
-        "slots": SLOTS,
         "eventKinds": EVENT_KINDS,
         "causes": CAUSES,
         "clusters": _clusters(clusters.clusters) if clusters else None,
@@ -91,7 +87,7 @@ _SCRIPTS = [_HERE / f"{name}.js" for name in ("data", "state", "map_view", "time
 
 def replay_page(replay: Replay, events: Events, clusters: ReplayClusters | None, title: str) -> str:
     """Return the page as HTML; `title` is the replay's file name."""
-    facts, content = packed_replay(replay, events, clusters, title)
+    facts, content = packed_replay(replay, events, clusters)
     page = environment(_HERE).get_template("template.html")
     return page.render(
         title=title, replay=replay, policies=sorted(set(replay.players.policies)), materials=MATERIALS,

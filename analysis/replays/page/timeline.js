@@ -58,7 +58,6 @@ class Timeline extends Panel {
     const lanes = this.height - LANE * this.kinds.length;
     this.drawLiving(context, lanes - 4);
     if (this.state.followed !== null) this.drawLife(context, lanes - 4);
-    context.font = "10px system-ui, sans-serif";
     for (const kind of this.kinds) {
       context.fillStyle = "#ffffff0c";
       context.fillRect(EDGE, this.laneOf(kind) - LANE / 2 + 1, this.width - 2 * EDGE, LANE - 2);

@@ -286,7 +286,6 @@ def _auroc(scores: np.ndarray, flags: np.ndarray) -> float:
     """Area under the receiver operating characteristic; NaN if only one kind is there."""
     if flags.all() or not flags.any():
         return float("nan")
-    from scipy.stats import rankdata
+    from sklearn.metrics import roc_auc_score
 
-    ranks, positive = rankdata(scores), int(flags.sum())
-    return float((ranks[flags].sum() - positive * (positive + 1) / 2) / (positive * (len(flags) - positive)))
+    return float(roc_auc_score(flags, scores))

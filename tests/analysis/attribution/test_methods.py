@@ -388,12 +388,13 @@ def test_components_are_named_and_refused(recorded: RecordedPolicy) -> None:
     policy, _, _ = policy_and_windows(recorded, 1)
     eye = np.eye(UNITS)
     there = [direction("ic_1", eye[0]), direction("ic_2", eye[1]), direction("food", eye[2], "encoder_output")]
-    file = Directions(recorded.dump / "directions.safetensors", tuple(there))
+    wide = direction("wide", np.ones(UNITS + 1))
+    file = Directions(recorded.dump / "directions.safetensors", (*there, wide))
     assert [one.name for one in chosen_components("ic", file, policy, "a" * 64)] == ["ic_1", "ic_2"]
     assert [one.name for one in chosen_components("ic_2,ic_1", file, policy, "a" * 64)] == ["ic_2", "ic_1"]
     for text, checkpoint, message in (
         ("ic_3", "a", "holds no direction 'ic_3'"), ("food", "a", "is no state of the memory"),
-        ("ic", "b", "belongs to another checkpoint"), (",", "a", "name at least one"),
+        ("ic", "b", "belongs to another checkpoint"), (",", "a", "name at least one"), ("wide", "a", "17 units"),
     ):  # fmt: skip
         assert_refuses(message, chosen_components, text, file, policy, checkpoint * 64)
     states = {name: np.random.default_rng(0).normal(size=(50, UNITS)) for name in ("lstm_hidden", "lstm_cell")}

@@ -237,7 +237,7 @@ def fitted(activations: np.ndarray, options: FitOptions = QUICK, seed: int = 0) 
 def test_modes_ten_deviations_apart_are_recovered(scale: float) -> None:
     activations, truth = modes(5, separation=10)
     book = fitted(scale * activations + 3 * scale)
-    labels = book.labels(scale * activations + 3 * scale)
+    labels = book.labels_of(scale * activations + 3 * scale)
     assert adjusted_rand_score(truth, labels) > 0.95
     assert book.perplexity == pytest.approx(5, abs=0.1) and (np.diff(np.bincount(labels)) <= 0).all()
     assert np.array_equal(book.labels_of(scale * activations + 3 * scale), labels)
@@ -249,12 +249,12 @@ def test_eight_modes_are_recovered_from_a_dump_with_three_dimensions_too() -> No
     for dimensions in (2, 3):
         book = fitted(activations, FitOptions(8, dimensions, 500, 128))
         assert book.weight.shape == (WIDE, dimensions)
-        assert adjusted_rand_score(truth, book.labels(activations)) > 0.95
+        assert adjusted_rand_score(truth, book.labels_of(activations)) > 0.95
 
 
 def test_noise_has_no_codes_that_another_seed_finds_again() -> None:
     noise = np.random.default_rng(1).normal(size=(STATES, WIDE)).astype(np.float32)
-    first, second = (fitted(noise, seed=seed).labels(noise) for seed in (0, 1))
+    first, second = (fitted(noise, seed=seed).labels_of(noise) for seed in (0, 1))
     assert adjusted_rand_score(first, second) < 0.2
 
 

@@ -95,8 +95,8 @@ def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_wh
     for named, says in (
         (Named("2026-11-24", 0, [outcome]), "named on 2026-11-24, before any stage was begun"),
         (Named("2026-11-24", 2, [outcome]), "named on 2026-11-24, after 2 of 4 stages had been begun"),
-        (Named("2026-11-24", 0, ["another"]), "nobody wrote down since when"),
-        (None, "nobody wrote down since when"),
+        (Named("2026-11-24", 0, ["another"]), "date not recorded"),
+        (None, "date not recorded"),
     ):
         text, _ = page_text(asked, Results(asked, folder), History([], named), "t")
         assert f"Primary outcomes ({says}):\n\n- {outcome}" in text

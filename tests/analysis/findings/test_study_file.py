@@ -110,7 +110,7 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["stages", 1, "minutes"], 0, "above 0"),
         (["stages", 1, "minute"], 1, "minute"),
         (["stages"], None, "stages"),
-        (["stages", 1, "run"], "-c pass {here}", "'-c' is no script"),
+        (["stages", 1, "run"], "-c pass {here}", "'-c' is not a script"),
         (["stages", 1, "name"], "study.json", "has the name of a file of the study"),
         (["primary"], [{"stage": "clear_*", "file": "effects.tsv", "where": {"outcome": "meals"}}], "is in no claim"),
     ],
@@ -272,8 +272,8 @@ def test_scripts_are_those_of_the_project() -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ('-c \'open("x", "w")\' {here}', "'-c' is no script of this project"),
-        ("-m http.server {here}", "'-m' is no script of this project"),
+        ('-c \'open("x", "w")\' {here}', "'-c' is not a script of this project"),
+        ("-m http.server {here}", "'-m' is not a script of this project"),
         ("-- x.py {here}", "no script"),
         ("study.py other.yaml --results-dir {here}", "no script"),
         ("./intervene.py -o {here}", "no script"),
@@ -412,7 +412,7 @@ def test_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
     log = folder / "results" / "a.log"
     log.unlink()
     os.mkfifo(log)
-    assert_refuses(r"a\.log cannot be written: it is no plain file", run_of, study, folder)
+    assert_refuses(r"a\.log cannot be written: it is not a plain file", run_of, study, folder)
 
 
 def test_hidden_files_do_not_make_a_finished_stage_run_again(folder: Path) -> None:

@@ -266,4 +266,4 @@ def test_without_baselines_it_says_so_and_not_that_none_of_none_were_found() -> 
     row = AdvantageRow("dump", "food", "R2", LINEAR, "lstm_hidden", 0.5, *[None] * 15)
     nothing: Any = SimpleNamespace(advantages=[row], increments=[], increments_given=[])
     (line,) = _statements(nothing, "lstm_hidden")
-    assert line.startswith("The inputs hold no baseline") and "--inputs" in line
+    assert line.startswith("No baseline is among the inputs") and "--inputs" in line

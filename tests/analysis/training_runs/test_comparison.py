@@ -193,7 +193,7 @@ def test_settings_that_came_later_do_not_set_earlier_runs_apart(tmp_path: Path) 
     assert [len(group.runs) for group in groups] == [2, 1]
     notes = " ".join(notes_on(groups, ["lives/ticks"], (0, 1)))
     assert "The groups differ in train.gamma (A: 0.99, B: 0.5)" in notes and "differ in semantic" not in notes
-    assert "from before there were the settings semantic.codes, " in notes and "and others: these are not" in notes
+    assert "predate the settings semantic.codes, " in notes and "and others, which are not" in notes
 
 
 def test_groups_that_are_no_repetitions_are_refused(tmp_path: Path) -> None:

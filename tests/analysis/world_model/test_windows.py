@@ -11,9 +11,9 @@ from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
 from agent_zoo.memory import MemoryState
-from analysis.world_model.arms import TICKS, direction_target, searched, value
+from analysis.world_model.arms import TICKS, searched, value
 from analysis.world_model.held_out import HeldOut, life_numbers
-from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
+from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start, read_out
 from analysis.world_model.model import HEADS
 from analysis.world_model.unroll import remember, unroll
 from analysis.world_model.windows import CONTEXT, check_dump, maps_of_episodes, split_maps
@@ -187,7 +187,7 @@ def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
     model = recorded.model()
     around = recorded.windows()[0].around
     start = random_start(model, around, torch.Generator().manual_seed(0))
-    for target in (value, direction_target(unit(3, model.policy.policy.hidden_size, layer="lstm_cell"))):
+    for target in (value, read_out(unit(3, model.policy.policy.hidden_size, layer="lstm_cell"))):
         reached = []
         for one in (bottleneck_start(model, start.vector, around, None), searched(model, start, target)):
             torch.testing.assert_close(one.vector.norm(dim=1), torch.ones(len(one)))
@@ -199,4 +199,4 @@ def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
 
 
 def test_only_the_memory_can_be_searched() -> None:
-    assert_refuses("one is a direction of encoder_output", direction_target, unit(3, 16, layer="encoder_output"))
+    assert_refuses("one is a direction of encoder_output", read_out, unit(3, 16, layer="encoder_output"))

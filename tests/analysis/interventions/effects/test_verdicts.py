@@ -152,9 +152,9 @@ def test_what_a_run_can_find_is_said_before_it_is_played() -> None:
 
     assert "CAN ONLY BE UNDECIDED" not in lines(24)
     assert "CAN ONLY BE UNDECIDED on the ticks lived" in lines(4, drawn=8)
-    assert lines(4, drawn=8, horizon=32).endswith("not known beforehand: episodes of 32 ticks end before most lives do")
+    assert lines(4, drawn=8, horizon=32).endswith("not known in advance: episodes of 32 ticks end before most lives do")
     assert "CAN ONLY BE UNDECIDED: with every agent edited, 4 episodes" in lines(4, drawn=128)
-    assert "CAN ONLY BE UNDECIDED: one random arm is no control" in lines(24, randoms=1)
+    assert "CAN ONLY BE UNDECIDED: a single random arm is not a control" in lines(24, randoms=1)
     assert lines(24, randoms=0).startswith("CAN ONLY BE UNDECIDED: no random arm")
     assert "50 ticks take more than 100,000 episodes and 25 ticks take more than" in lines(4, drawn=1, randoms=2)
     needed = episodes_needed(50, 64, [8], 16)

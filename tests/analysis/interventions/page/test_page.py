@@ -308,7 +308,7 @@ def truncated(path: Path) -> None:
     ],
 )
 def test_without_whole_replays_the_page_says_why(
-    browser, run_folder: Path, tmp_path: Path, name: str, harm, before: str, message: str
+    run_folder: Path, tmp_path: Path, name: str, harm, before: str, message: str
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(run_folder, folder)

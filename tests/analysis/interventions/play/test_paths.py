@@ -78,7 +78,7 @@ def test_paths_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     assert options.paths == ("cell",) and options.folder.name == "kit-collapse-a-through-cell"
     for arguments, message in (
         ([*steered, "--through", "head"], "--through names 'head': the paths are heads, hidden, cell"),
-        ([*steered, "--through", "cell,hidden,heads"], "--through names all paths"),
+        ([*steered, "--through", "cell,hidden,heads"], "--through names every path"),
         ([*ours, "--edit", "clear", "--through", "cell"], "--edit clear is made between ticks"),
         ([*steered, "--through", "cell", "--follow", "4"], "--follow does not go with --through"),
         ([*steered, "--through", "cell", "--record", "all"], "--record does not go with --through"),

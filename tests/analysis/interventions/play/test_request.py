@@ -79,7 +79,7 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "collapse", "--direction", "a", "--directions", "d", "--one-by-one"), "several different"),
         (("--edit", "collapse", "--direction", "a,a", "--directions", "d", "--one-by-one"), "several different"),
         ((*ONE_BY_ONE, "--follow", "3"), "--follow"),
-        ((*ONE_BY_ONE, "--record", "all"), "--record is of one edit"),
+        ((*ONE_BY_ONE, "--record", "all"), "--record works with a single edit"),
         ((*ONE_BY_ONE, "--edit", "clear"), "one --edit collapse or interchange"),
         (("--edit", "erase"), "needs --variable"),
         (("--edit", "erase", "--variable", "tick,tick"), "names a variable twice"),
