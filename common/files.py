@@ -359,10 +359,10 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
             raise UserError(f"{path} does not fit into memory: {size:,} bytes") from None
 
 
-def read_json(path: Path) -> object:
-    """Read a JSON file (UserError: the file is missing, no plain file, unreadable or not JSON)."""
+def read_json(path: Path, most: int | None = None) -> object:
+    """Read a JSON file (UserError: as `read_bytes`, or it is not JSON)."""
     try:
-        return orjson.loads(read_bytes(path))
+        return orjson.loads(read_bytes(path, most))
     except orjson.JSONDecodeError as error:
         raise UserError(f"{path} is not valid JSON ({error}): it is damaged or of another kind") from None
 

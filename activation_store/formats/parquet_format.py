@@ -142,11 +142,11 @@ def _open(path: Path, raw: io.FileIO, metadata: DumpMetadata, proof: DumpFile) -
     )
     if not file.schema_arrow.equals(arrow_schema(metadata)):
         raise UserError(f"{path} has other columns or types than {metadata.policy!r} should: copy or extract it again")
-    _check_sizes(path, file, metadata, proof)
+    _check_sizes(path, file, proof)
     return file
 
 
-def _check_sizes(path: Path, file: "pq.ParquetFile", metadata: DumpMetadata, proof: DumpFile) -> None:
+def _check_sizes(path: Path, file: "pq.ParquetFile", proof: DumpFile) -> None:
     """Refuse a file that claims more than its metadata: these numbers decide how much memory reading takes."""
     footer = file.metadata
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]

@@ -231,4 +231,4 @@ def test_file_names_that_no_writer_gave_are_refused(dump: Path, name: str) -> No
 def test_absurd_metadata_takes_no_time(dump: Path) -> None:
     with (dump / METADATA_FILE).open("r+b") as file:
         file.truncate(1 << 40)
-    assert "is larger than 64 MiB" in one_line(dump)
+    assert "files of its kind have at most 67,108,864" in one_line(dump)

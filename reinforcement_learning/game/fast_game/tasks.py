@@ -69,19 +69,19 @@ class FastGameStateGenerator(GameStateGenerator):
         )
 
 
-def _own_items(state: GameState, agent: int, arguments: dict) -> Hashable:
+def _own_items(state: GameState, agent: int) -> Hashable:
     rows = state.item_index.get(agent)
     return state.item_data[rows].tobytes() if rows else b""
 
 
-def _own_row(state: GameState, agent: int, arguments: dict) -> Hashable:
+def _own_row(state: GameState, agent: int) -> Hashable:
     rows = state.entity_index.get(agent)
     return state.entity_data[rows[0], _LEARNT].tobytes() if rows else b""
 
 
 _LEARNT = [_ENTITY["gold"], *(column for name, column in _ENTITY.items() if name.endswith("_exp"))]
 # What the value of other predicates depends on: while it is the same, so is the value.
-_READ: dict[Callable, Callable[[GameState, int, dict], Hashable]] = {
+_READ: dict[Callable, Callable[[GameState, int], Hashable]] = {
     predicates.OwnItem: _own_items, predicates.EquipItem: _own_items, predicates.FullyArmed: _own_items,
     predicates.HoardGold: _own_row, predicates.GainExperience: _own_row,
 }  # fmt: skip
@@ -240,7 +240,7 @@ class Watch:
             return self.awaited.isdisjoint(happened)
         if self.read is None:
             return False
-        before, self.last_read = self.last_read, self.read(state, self.agent, self.arguments)
+        before, self.last_read = self.last_read, self.read(state, self.agent)
         return before == self.last_read
 
 
