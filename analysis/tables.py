@@ -7,10 +7,14 @@ from dataclasses import dataclass
 Cell = str | int | float | None
 
 
-def tab_separated(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows with the same keys under a line of their names; what is not known, or not finite, stays empty."""
+def tab_separated(rows: Sequence[Mapping[str, object]], digits: int = 6) -> str:
+    """Return rows with the same keys under a line of their names; what is not known, or not finite, stays empty.
+
+    Args:
+        digits: of each number that count.
+    """
     names = list(rows[0]) if rows else []
-    return tab_separated_lines(names, ([_cell(row[name]) for name in names] for row in rows))
+    return tab_separated_lines(names, ([_cell(row[name], digits) for name in names] for row in rows))
 
 
 def tab_separated_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -18,7 +22,7 @@ def tab_separated_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     return "".join("\t".join(cells) + "\n" for cells in (heads, *rows))
 
 
-def _cell(value: object, digits: int = 6) -> str:
+def _cell(value: object, digits: int) -> str:
     if isinstance(value, float):
         return f"{value:.{digits}g}" if math.isfinite(value) else ""
     return "" if value is None else str(value)

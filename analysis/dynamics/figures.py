@@ -222,10 +222,10 @@ def half_lives(persisting: Persisting, states: StudiedStates) -> Figure:
         middle = np.array([estimate.value for estimate in values])
         low, high = (np.array([getattr(estimate, name) for estimate in values]) for name in ("low", "high"))
         known = np.isfinite(middle) & np.isfinite(high)
-        reach = np.maximum([middle - low, high - middle], 0)  # where all lives agree, rounding turns an end round
-        bars.errorbar(
-            middle[known], place[known], xerr=reach[:, known], fmt="o", color="#33475b", markersize=4, linewidth=1
-        )
+        # Where all lives agree, rounding can put an end on the wrong side.
+        middle, low, high = middle[known], low[known], high[known]
+        reach = np.maximum([middle - low, high - middle], 0)
+        bars.errorbar(middle, place[known], xerr=reach, fmt="o", color="#33475b", markersize=4, linewidth=1)
         bars.set_yticks(place, names)
         bars.invert_yaxis()
         bars.set(xlabel="half-life (ticks)", xlim=(0, None))

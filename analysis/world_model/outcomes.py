@@ -167,4 +167,4 @@ def columns_of(row: Any) -> dict[str, Any]:
 
 def write_table(path: Path, rows: Sequence[Any]) -> None:
     """Write data classes of one kind as tab-separated lines under the names of their columns, whole or not at all."""
-    write_text(path, tab_separated(list(map(columns_of, rows))))
+    write_text(path, tab_separated(list(map(columns_of, rows)), digits=10))

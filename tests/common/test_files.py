@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_made_is_a_user_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "reason"),
     [(None, "is not a folder"), ("nowhere", "is a link to nowhere, which is not there"),
-     ("maps", "is a link to maps, which is not there"), ("file", "is a link to file, which is not a folder")],
+     ("maps", "is a link to maps, which is not there"), ("file", "is a link to file, which is no folder")],
 )  # fmt: skip
 def test_what_stands_where_a_folder_should_be_is_named(tmp_path: Path, target: str | None, reason: str) -> None:
     """Of a link that leads nowhere, or to itself, the system says only that the file exists."""
@@ -107,7 +107,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(tmp_path: Path, kind:
         os.mkfifo(path)
     for act in (read_bytes, read_lines, sha256, read_json, lambda path: append_bytes(path, b"x")):
         assert_refuses([str(path), "a directory" if kind == "folder" else "plain file"], act, path)
-    assert_refuses("is no path", read_bytes, Path("a\0b"))
+    assert_refuses("is not a valid path", read_bytes, Path("a\0b"))
 
 
 def test_appending(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def mkdir(canary: Path) -> Call:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "the whole file": (mkdir, "no list of tasks"),
+    "the whole file": (mkdir, "not a list of tasks"),
     "a task": (lambda c: [mkdir(c)], "task number 0 has no name"),
     "a task's state": (lambda c: [call("nmmo", "TaskSpec", state=mkdir(c))], "has no name"),
     "a name": (lambda c: [call("nmmo", "TaskSpec", state={"name": mkdir(c)})], "has no name"),
@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "empty embeddings": (lambda c: saved_curriculum({"a": np.ones(0)}), "different sizes"),
     "a table": (lambda c: saved_curriculum({"a": np.ones((2, 2))}), "not a list of numbers"),
-    "no tasks": (lambda c: [], "no list of tasks"),
+    "no tasks": (lambda c: [], "not a list of tasks"),
     "many tasks": (lambda c: Code(b"](" + b"N" * 20_000 + b"e"), "more than 16,384"),
     "an escape code": (lambda c: saved_curriculum({"\x1b[31m": np.ones(2)}), "has no name"),
     "no pickle": (lambda c: b"not a pickle", "damaged"),

@@ -102,7 +102,7 @@ def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_wh
         assert f"Primary outcomes ({says}):\n\n- {outcome}" in text
         assert f"A {p_of(1.0, 1.4, 0.8):.6f} and" in text  # one primary outcome: nothing to correct for
     plain = study(('{{ a.value.mean|f(".1f") }}', "none", {"a": row}))
-    assert "No outcome was named as primary" in page_text(plain, Results(plain, folder), HISTORY, "t")[0]
+    assert "No primary outcome was named" in page_text(plain, Results(plain, folder), HISTORY, "t")[0]
 
 
 def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:

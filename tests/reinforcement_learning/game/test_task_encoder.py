@@ -218,4 +218,4 @@ def test_what_does_not_fit_is_refused(filed: TaskSettings, tmp_path: Path) -> No
     for damaged in ({"a": np.ones((2, 2))}, {"a": np.full(2, np.nan)}, {"a": np.ones(2), "b": np.ones(3)}, {}):
         path = tmp_path / "damaged.safetensors"
         write_embeddings(path, damaged, "")
-        assert "no file of task embeddings" in refused(replace(filed, embeddings=str(path)))
+        assert "not a file of task embeddings" in refused(replace(filed, embeddings=str(path)))
