@@ -359,6 +359,17 @@ def test_the_space_bar_plays_a_life_to_its_end(page) -> None:
     assert page.locator("#play").get_attribute("aria-label") == "Play", "a life that was closed plays no longer"
 
 
+def test_the_address_names_the_run_of_what_two_runs_call_alike(page) -> None:
+    called = page.evaluate("""() => {
+      const list = document.createElement("select");
+      for (const [label, ...names] of [["one", "ic_1"], ["two", "ic_1", "food"]]) {
+        list.append(element("optgroup", { label }, ...names.map((name) => element("option", {}, name))));
+      }
+      return [...list.options].map((option) => calledIn(list, option));
+    }""")
+    assert called == ["one/ic_1", "two/ic_1", "food"]
+
+
 def test_points_are_coloured_by_anything(page, content: Explored) -> None:
     options = page.locator("#colour-by option").all_inner_texts()
     names = [feature.name for feature in content.features]

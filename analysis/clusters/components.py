@@ -18,8 +18,8 @@ from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.runs.run_folder import plain
 from analysis.statistics.association import EtaSquares, eta_squares
-from analysis.statistics.inference import Inference
-from analysis.statistics.resampling import draws_of, folds_of
+from analysis.statistics.inference import Inference, student_stretch
+from analysis.statistics.resampling import draws_of, folds_of, resampled_units
 from common.number_text import format_number
 
 BINS = 20
@@ -39,7 +39,7 @@ class FeatureR2:
 
     Attributes:
         value: share of the feature's variance that is predicted; below 0 if the mean predicts better.
-        low, high: ends of its interval, from a bootstrap of the held-out errors over lives.
+        low, high: ends of its interval, from a bootstrap of the held-out errors over units.
     """
 
     value: np.ndarray
@@ -48,28 +48,31 @@ class FeatureR2:
 
 
 def pca_feature_r2(
-    scores: np.ndarray, features: np.ndarray, lives: Lives, settings: Inference | None = None
+    scores: np.ndarray, features: np.ndarray, unit: np.ndarray, settings: Inference | None = None
 ) -> FeatureR2:
-    """Predict features from components by least squares, each life from a fit to other lives.
+    """Predict features from components by least squares, each unit, a life or an episode, from a fit to other ones.
 
-    R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted lives' mean). Lives are split into
-    5 folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
-    feature, (B,), that never changes, and for all features if there is only one life.
+    R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted units' mean). Units are split into
+    5 folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when units are resampled. Intervals
+    are stretched as in `student_stretch`. NaN for a feature, (B,), that never changes, and for all with one unit.
 
     Args:
         scores: components of the activations, (B, components); their axes may come from all records, since they do not
             depend on features.
+        unit: as `resampled_units`, (B,).
     """
-    if len(lives) < 2:
+    units = int(unit.max()) + 1
+    if units < 2:
         nothing = np.full(features.shape[1], np.nan)
         return FeatureR2(nothing, nothing, nothing)
-    error, spread = _held_out_errors(scores, features - features[0], lives, min(_FOLDS, len(lives)))
+    error, spread = _held_out_errors(scores, features - features[0], unit, min(_FOLDS, units))
     settings = settings or Inference()
-    weights = draws_of(len(lives), settings.bootstraps, [settings.seed, 6])
+    value = _r2(np.ones((1, units)), error, spread)[0]
+    drawn = _r2(draws_of(units, settings.bootstraps, [settings.seed, 6]), error, spread)
     tail = (1 - settings.confidence) / 2
-    once = np.ones((1, len(lives)))
-    low, high = np.quantile(_r2(weights, error, spread), [tail, 1 - tail], axis=0)
-    return FeatureR2(_r2(once, error, spread)[0], low, high)
+    ends = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    low, high = value + student_stretch(units, settings.confidence) * (ends - value)
+    return FeatureR2(value, low, high)
 
 
 def _r2(weights: np.ndarray, error: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -79,19 +82,19 @@ def _r2(weights: np.ndarray, error: np.ndarray, spread: np.ndarray) -> np.ndarra
 
 
 def _held_out_errors(
-    scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int
+    scores: np.ndarray, features: np.ndarray, unit: np.ndarray, folds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each life's squared errors of the prediction and of the mean while it is held out, (L, F) each."""
+    """Return each unit's squared errors of the prediction and of the mean while it is held out, (units, F) each."""
     design = np.column_stack([np.ones(len(scores)), scores])
-    error, spread = (np.zeros((len(lives), features.shape[1])) for _ in range(2))
-    fold = folds_of(lives.index, folds)
+    error, spread = (np.zeros((int(unit.max()) + 1, features.shape[1])) for _ in range(2))
+    fold = folds_of(unit, folds)
     for number in range(folds):
         fitted, held_out = fold != number, fold == number
         weights = np.linalg.lstsq(design[fitted], features[fitted], rcond=None)[0]
         wrong = (features[held_out] - design[held_out] @ weights) ** 2
         apart = (features[held_out] - features[fitted].mean(axis=0)) ** 2
-        np.add.at(error, lives.index[held_out], wrong)
-        np.add.at(spread, lives.index[held_out], apart)
+        np.add.at(error, unit[held_out], wrong)
+        np.add.at(spread, unit[held_out], apart)
     return error, spread
 
 
@@ -266,12 +269,12 @@ def report_components(
     components: Components, scores: np.ndarray, data: Dataset, blindness: Blindness, settings: Inference
 ) -> ComponentReport:
     """Compare the scores of the first components, (B, K), with the features of the same records."""
+    _, unit = resampled_units(data.lives.index, data.records.episode)
     return ComponentReport(
         features=tuple(feature.name for feature in data.features), own=data.own,
         choices=eta_squares(scores, data.codes, data.lives, data.records.tick, data.records.episode, settings),
         explained=components.explained[: scores.shape[1]], r=pearson_r(scores, data.values),
-        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings), lives=len(data.lives),
-        blindness=blindness,
+        r2=pca_feature_r2(scores, data.values, unit, settings), lives=len(data.lives), blindness=blindness,
     )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from analysis.features.matrix import check_unbroken, feature_columns
 from analysis.features.observed import Observed
 from analysis.features.over_time import later
 from analysis.lives import Lives, places_among
-from analysis.statistics.effect_intervals import ENOUGH_EPISODES
 from analysis.statistics.inference import FEWEST_LIVES, Inference
+from analysis.statistics.resampling import resampled_units
 from common.user_error import UserError
 
 MOST_RECORDS = 5_000
@@ -125,11 +125,10 @@ def blindness(
     """Measure how much of what is studied tells about behaviour and state is in the listed features."""
     kept = listed.kept
     episode, life = data.records.episode[kept], data.lives.index[kept]
-    by_episode = len(np.unique(episode)) >= ENOUGH_EPISODES
-    unit = episode if by_episode else life
+    name_of_unit, unit = resampled_units(life, episode)
     meter = Blindness(
         studied=name, features=listed.values.shape[1], left_out=listed.left_out, records=int(kept.sum()),
-        unit="episode" if by_episode else "life", units=len(np.unique(unit)), measures=(), reason=listed.reason,
+        unit=name_of_unit, units=len(np.unique(unit)), measures=(), reason=listed.reason,
     )  # fmt: skip
     if not meter.reason and len(np.unique(life)) < FEWEST_LIVES:
         meter = replace(meter, reason=f"fewer than {FEWEST_LIVES} lives have records with a next tick")

@@ -10,11 +10,10 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.sparse.states import SparseStates
 from analysis.statistics.inference import student_stretch
-from analysis.statistics.resampling import Estimate, draws_of
+from analysis.statistics.resampling import Estimate, draws_of, resampled_units
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
-ENOUGH_EPISODES = 4
 """From so many test episodes on, intervals are over episodes; with fewer, over their lives."""
 
 _CHUNK = 4096
@@ -37,12 +36,9 @@ class Units:
     @staticmethod
     def of(life: np.ndarray, episode: np.ndarray, seed: int) -> "Units":
         """Choose units for records of these lives and episodes, (B,) numbers each, and draw them."""
-        episodes, number = np.unique(episode, return_inverse=True)
-        few = len(episodes) < ENOUGH_EPISODES
-        index = np.unique(life, return_inverse=True)[1] if few else number
-        count = int(index.max()) + 1
-        draws = draws_of(count, RESAMPLES, seed)
-        return Units("life" if few else "episode", index, draws.astype(np.float64))
+        name, index = resampled_units(life, episode)
+        draws = draws_of(int(index.max()) + 1, RESAMPLES, seed)
+        return Units(name, index, draws.astype(np.float64))
 
     def mean(self, numbers: np.ndarray, weights: np.ndarray | None = None) -> Estimate:
         """Return the mean of one number per record, (B,), or the ratio of its sum to that of another number."""

@@ -14,9 +14,8 @@ from analysis.lives import Lives
 from analysis.statistics.circular_shift import CircularShiftTest, circular_shift_test, shift_test_given_time
 from analysis.statistics.effect_sizes import EffectSizes, effect_sizes, members
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, POWER, Inference, student_stretch
-from analysis.statistics.resampling import draws_of
+from analysis.statistics.resampling import draws_of, resampled_units
 
-ENOUGH_EPISODES = 4
 """From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
 
 _FEWEST_UNITS = 2.0
@@ -88,9 +87,7 @@ def effect_intervals(
 ) -> EffectIntervals:
     """Resample lives, or whole episodes, with replacement and take the spread of Cohen's d over the resamples.
 
-    Lives of one episode share a world. Where at least `ENOUGH_EPISODES` were recorded, whole episodes are drawn, and
-    the intervals generalise to other worlds. With fewer episodes, lives are drawn, and the intervals generalise only to
-    other lives in these worlds. The number of episodes that agree in sign is counted as well.
+    Which of both is drawn: see `resampled_units`. The number of episodes that agree in sign is counted as well.
 
     An interval is the percentile interval, widened about the estimate by Student's t: with few units, plain percentiles
     are too narrow (Efron and Tibshirani 1993, section 12.4). The degrees of freedom are one less than the number of
@@ -100,8 +97,7 @@ def effect_intervals(
     spread = features.std(axis=0)
     scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
     episode_index = np.unique(episode, return_inverse=True)[1]
-    by_episode = episode_index.max() + 1 >= ENOUGH_EPISODES
-    unit_index = episode_index if by_episode else lives.index
+    unit, unit_index = resampled_units(lives.index, episode)
     whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
     weights = draws_of(len(whole.count), settings.bootstraps, [settings.seed, 3]).astype(np.float64)  # (R, U)
     resampled = whole.weighted(weights)
@@ -120,7 +116,7 @@ def effect_intervals(
     low, high, low_rest, high_rest, low_difference, high_difference = ends
     return EffectIntervals(
         low, high, low_rest, high_rest, low_difference, high_difference, effective, tested, agreeing,
-        "episode" if by_episode else "life", len(whole.count),
+        unit, len(whole.count),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ Units = tuple[tuple[int, tuple[int, ...]], ...]
 """Seeds, each with the numbers of its episodes; a seed whose file tells no episodes counts as one."""
 
 
+ENOUGH_EPISODES = 4
 _ROUNDING = 1e-12
 
 
@@ -94,6 +95,18 @@ def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int]
     sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, columns)
     draws = draws_of(len(count), 500, seed)
     return (draws @ sums) / (draws @ count)[:, None]
+
+
+def resampled_units(life: np.ndarray, episode: np.ndarray) -> tuple[str, np.ndarray]:
+    """Return what is drawn with replacement, "episode" or "life", and its number of each record, (B,) int64 from 0.
+
+    Lives of one episode share a world. Whole episodes are drawn where at least `ENOUGH_EPISODES` were recorded, and
+    intervals then generalise to other worlds; otherwise they generalise only to other lives in these worlds.
+    """
+    episodes, number = np.unique(episode, return_inverse=True)
+    if len(episodes) >= ENOUGH_EPISODES:
+        return "episode", number
+    return "life", np.unique(life, return_inverse=True)[1]
 
 
 def jackknife(value: float, without: np.ndarray) -> tuple[float, float, float]:

@@ -100,7 +100,7 @@ def test_planted_shares_are_recovered_within_their_intervals() -> None:
     scores = rng.normal(size=(1200, 4))
     noise = rng.normal(size=(1200, 3))
     features = np.column_stack([scores @ [1, 1, 0, 0], scores[:, 2], scores[:, 0] * 0]) + noise * [1, 2, 1]
-    result = pca_feature_r2(scores, features, make_lives(LENGTHS))
+    result = pca_feature_r2(scores, features, make_lives(LENGTHS).index)
     for value, truth in zip(result.value, (2 / 3, 1 / 5, 0), strict=True):
         assert value == pytest.approx(truth, abs=0.06)
     assert (result.low < result.value).all() and (result.value < result.high).all()
@@ -115,7 +115,7 @@ def test_what_only_marks_a_life_does_not_count() -> None:
     design = np.column_stack([np.ones(1200), scores])
     fitted = design @ np.linalg.lstsq(design, feature, rcond=None)[0]
     in_sample = 1 - ((feature - fitted) ** 2).sum() / ((feature - feature.mean()) ** 2).sum()
-    assert in_sample > 0.3 and pca_feature_r2(scores, feature, lives).value[0] < 0.1
+    assert in_sample > 0.3 and pca_feature_r2(scores, feature, lives.index).value[0] < 0.1
 
 
 def test_intervals_cover_at_their_rate() -> None:
@@ -124,7 +124,7 @@ def test_intervals_cover_at_their_rate() -> None:
         rng = np.random.default_rng([1, run])
         scores = np.concatenate([smooth(rng, 30, 3) for _ in range(40)])
         noise = np.concatenate([smooth(rng, 30, 1) for _ in range(40)])
-        result = pca_feature_r2(scores, scores[:, :1] + noise, make_lives(LENGTHS))
+        result = pca_feature_r2(scores, scores[:, :1] + noise, make_lives(LENGTHS).index)
         covered.append(result.low[0] <= 0.5 <= result.high[0])
     assert 0.88 <= np.mean(covered) <= 1.0
 
@@ -132,9 +132,9 @@ def test_intervals_cover_at_their_rate() -> None:
 def test_constants_and_a_single_life_have_none() -> None:
     scores, features = np.random.default_rng(0).normal(size=(60, 2)), np.full((60, 2), 0.3)
     features[:, 1] = np.arange(60)
-    result = pca_feature_r2(scores, features, make_lives([30, 30]))
+    result = pca_feature_r2(scores, features, make_lives([30, 30]).index)
     assert np.isnan(result.value[0]) and np.isfinite(result.value[1])
-    assert np.isnan(pca_feature_r2(scores, features, make_lives([60])).value).all()
+    assert np.isnan(pca_feature_r2(scores, features, make_lives([60]).index).value).all()
 
 
 LAYER = "action_decoder"

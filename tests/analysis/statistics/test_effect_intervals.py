@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.lives import Lives
-from analysis.statistics.effect_intervals import ENOUGH_EPISODES, EffectIntervals, detectable, effect_intervals
+from analysis.statistics.effect_intervals import EffectIntervals, detectable, effect_intervals
 from analysis.statistics.effect_sizes import (
     Moments,
     cohens_d,
@@ -21,6 +21,7 @@ from analysis.statistics.effect_sizes import (
     run_lengths,
 )
 from analysis.statistics.inference import Inference
+from analysis.statistics.resampling import ENOUGH_EPISODES
 from tests.planted_lives import make_lives, smooth, uneven_lengths, values_of
 
 
