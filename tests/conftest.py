@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from agent_zoo.observation import ObservationLayout
 from analysis.replays.file import read_replay
@@ -27,6 +28,11 @@ from tests.tiny_policies import save_policies, tiny_contest
 from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
+settings.register_profile(
+    "tests", derandomize=True, database=None, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+settings.load_profile("tests")  # the same cases in every run
 LONGEST_FIRST = (
     "test_kills.py", "test_readme_rows.py", "test_fuzz.py", "test_train.py", "test_intervention_run.py",
     "test_planted_world.py", "test_data_parallel.py", "test_analyze_activations.py", "test_troubles.py",

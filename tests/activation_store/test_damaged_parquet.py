@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activation_store.formats.parquet_layout import join_planes as join
@@ -21,7 +21,7 @@ from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.fuzz import flip
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
-FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=100)
 SHARD = shard_name(0)
 Change = Callable[[pa.Table], pa.Table]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activation_store.reader import read_batches, read_dump, read_episodes, read_metadata
@@ -26,7 +26,7 @@ from tests.activation_store.test_round_trip import assert_same_records
 from tests.fuzz import TEXTS, flip
 from tests.planted import planted_dump, with_ticks, write_planted
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=150)
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),

@@ -31,7 +31,7 @@ def test_lives_are_agents_in_episodes_and_their_order_runs_through_each_in_ticks
         assert (lives.index[members] == life).all() and (np.diff(records.tick[members]) > 0).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(window=st.sampled_from([1, 3, 5, 9, 31]), seed=st.integers(0, 100))
 def test_rolling_mean_equals_a_plain_loop(records: Records, window: int, seed: int) -> None:
     values = np.random.default_rng(seed).normal(size=(len(records), 2))

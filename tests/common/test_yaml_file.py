@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -70,9 +70,9 @@ READERS = {
 
 def refusal(read: Callable[[Path], object], path: Path, text: str) -> str:
     path.write_text(text)
-    start = perf_counter()
+    start = process_time()
     message = assert_refuses([str(path)], read, path)
-    assert perf_counter() - start < SECONDS
+    assert process_time() - start < SECONDS
     return message
 
 
@@ -136,7 +136,7 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from(list("[]{}:,-?!&*#|>'\"%@` \n\t0123456789abe.+_~<=\\xU")), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_arbitrary_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "arbitrary.yaml"
     path.write_text(text)

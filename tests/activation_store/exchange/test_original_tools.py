@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from activation_store.exchange.export import convert
@@ -18,7 +18,7 @@ from tests.command import assert_refuses
 from tests.planted import planted_dump
 
 KEYS = ("step", "env_id", "agent_id", "activation", "observation", "action")
-FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=100)
 FULL_ROWS = {"Entity": 100, "Inventory": 12}
 
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -93,9 +93,9 @@ def merges(depth: int) -> str:
 )
 def test_what_is_no_name_is_refused_at_once(tmp_path: Path, text: str, part: str) -> None:
     (tmp_path / NAMES_FILE).write_text(text)
-    start = perf_counter()
+    start = process_time()
     assert_refuses([NAMES_FILE, part, "NUMBER: name"], read_names, tmp_path)
-    assert perf_counter() - start < SECONDS
+    assert process_time() - start < SECONDS
 
 
 def test_names_are_kept(tmp_path: Path) -> None:

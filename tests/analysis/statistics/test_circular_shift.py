@@ -40,7 +40,7 @@ def stacked(clusters: Iterable[ShiftedSums]) -> ShiftedSums:
     return ShiftedSums(*(np.stack([getattr(one, field.name) for one in item], axis=-2) for field in fields))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1000))
 def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> None:
     rng = np.random.default_rng(seed)

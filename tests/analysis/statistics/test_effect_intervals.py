@@ -42,7 +42,7 @@ def test_pooled_draws_have_the_moments_of_all_their_rows() -> None:
     assert pooled.count == 11
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 1000), share=st.floats(0.05, 1.0))
 def test_run_lengths_equal_a_plain_loop(seed: int, share: float) -> None:
     lives = make_lives([1, 7, 30, 2, 15], seed)
@@ -56,7 +56,7 @@ def test_run_lengths_equal_a_plain_loop(seed: int, share: float) -> None:
     assert [lengths.tolist() for lengths in run_lengths(labels, lives)] == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 1000), clusters=st.integers(1, 6))
 def test_complements_have_the_moments_of_all_other_rows(seed: int, clusters: int) -> None:
     rng = np.random.default_rng(seed)
@@ -76,7 +76,7 @@ def test_a_complement_that_never_varies_has_no_spread() -> None:
     assert last.variance.tolist() == [0.0]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 1000), length=st.integers(1, 60), rows=st.integers(1, 200))
 def test_windows_are_contiguous_in_one_life_and_fill_the_rows(seed: int, length: int, rows: int) -> None:
     lives = make_lives([1, 7, 30, 2, 15], seed)
