@@ -108,17 +108,20 @@ def plot(options: PlotArguments, console: "Console", step: Step) -> None:
 
     run, rule = open_run(options.run, options.dump)
     with step("loading the libraries"):
-        from analysis.codes.planes import code_planes, kept_by, planes_of, states_of
-    states = states_of(run, rule, options.on, options.states, step)
-    planes = planes_of(states, run.seed, step)
+        from analysis.codes.planes import code_planes, kept_by, planes_of, semantic_plane, states_of
+        from analysis.lives import lives_of
+    records, layer = states_of(run, options.on, options.states, step)
+    states = records.activations[layer]
+    planes = planes_of(states, semantic_plane(records, run.clusters.layer, rule), run.seed, step)
     with step("measuring neighbourhoods"):
-        kept = kept_by(states, planes, options.bootstraps, run.seed)
+        kept = kept_by(states, lives_of(records).index, planes, options.bootstraps, run.seed)
     about = "trustworthiness {trustworthiness:.3f}, neighbours kept {neighbours:.0%}"
     captions = {row["name"]: about.format(**row) for row in kept}
     other = "" if options.on is None else options.on.resolve().name
     name = f"planes-{other}" if other else "planes"
-    heading = f"{run.name}: {states.layer}" + (f" of {other}" if other else "")
-    write_figure(options.run / f"{name}.png", code_planes(planes, captions, states.label, heading))
+    heading = f"{run.name}: {layer}" + (f" of {other}" if other else "")
+    label = rule.labels_of(records.activations[run.clusters.layer])
+    write_figure(options.run / f"{name}.png", code_planes(planes, captions, label, heading))
     write_json(options.run / f"{name}.json", kept)
     rows = [(row["name"], interval(row, "trustworthiness", ".3f"), interval(row, "neighbours", ".1%")) for row in kept]
     command_line.print_table(("plane", "trustworthiness (chance .5)", "of 15 neighbours kept"), rows)
@@ -167,23 +170,19 @@ def compare(options: CompareArguments, console: "Console", step: Step) -> None:
 
     run, rule = open_run(options.run, options.dump)
     with step("loading the libraries"):
-        from analysis.codes.leaderboard import MEASURES, leaderboard
-    board = leaderboard(run, rule, options.states, options.bootstraps, step)
-    folder = options.folder
-    make_folder(folder)
-    path = folder / "leaderboard.json"
-    write_json(path, {"states": board.states, "lives": board.lives, "rows": [asdict(row) for row in board.rows]})
-    write_text(folder / "leaderboard.tsv", board.table())
-    write_directions(folder / "axes.safetensors", board.axes)
+        from analysis.codes.leaderboard import MEASURES, board_table, leaderboard
+    rows, axes, lives = leaderboard(run, rule, options.states, options.bootstraps, step)
+    states, path = len(lives.index), options.folder / "leaderboard.json"
+    make_folder(options.folder)
+    write_json(path, {"states": states, "lives": len(lives), "rows": [asdict(row) for row in rows]})
+    write_text(options.folder / "leaderboard.tsv", board_table(rows))
+    write_directions(options.folder / "axes.safetensors", axes)
     for key, meaning in MEASURES.items():
-        estimates = [(row.name, row.measures[key]) for row in board.rows if key in row.measures]
+        estimates = [(row.name, row.measures[key]) for row in rows if key in row.measures]
         if not estimates:  # tasks without a goal to go to
             continue
-        console.print(f"\n{meaning}, {board.states:,} states of {board.lives:,} lives", highlight=False)
-        shown = [
-            (name, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}")
-            for name, estimate in estimates
-        ]
+        console.print(f"\n{meaning}, {states:,} states of {len(lives):,} lives", highlight=False)
+        shown = [(name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}") for name, one in estimates]
         command_line.print_table(("method", "value", "95% interval"), shown)
     say(console, f"leaderboard: {path}")
 
@@ -191,22 +190,28 @@ def compare(options: CompareArguments, console: "Console", step: Step) -> None:
 def agreement(options: AgreementArguments, console: "Console", step: Step) -> None:
     """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
     from activation_store.reader import read_metadata
-    from common.files import make_folder, write_json, write_text
+    from agent_zoo.checkpoint_files import policy_path
+    from common.files import make_folder, sha256, write_json, write_text
 
     metadata = read_metadata(options.dump)
     with step("loading the libraries"):
-        from analysis.codes.agreement import HEADS, agreement_of, load_networks
+        from analysis.codes.agreement import EVERY, HEADS, agreement_of, agreement_rows, agreement_table, load_networks
     networks = load_networks(options.dump, metadata, options.names, options.policies_dir)
-    agreed = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step)
+    hashes = {name: sha256(policy_path(options.policies_dir, name)) for name in networks}
+    pairs, lives = agreement_of(
+        options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step
+    )
+    states, path = len(lives.index), options.folder / "agreement.json"
     make_folder(options.folder)
-    path = options.folder / "agreement.json"
-    hashes = {network.name: network.sha256 for network in networks}
-    header = {"dump": str(options.dump), "checkpoint_sha256": metadata.checkpoint_sha256, "policies": hashes}
-    write_json(path, {**header, "seed": options.seed, "bootstraps": options.bootstraps, **asdict(agreed)})
-    write_text(options.folder / "agreement.tsv", agreed.table())
-    states = f"{agreed.states:,} states, one tick in {agreed.one_in} of {agreed.lives:,} lives"
-    console.print(f"\n{states}", highlight=False)
-    command_line.print_table(HEADS, agreed.rows())
+    content = {
+        "dump": str(options.dump), "checkpoint_sha256": metadata.checkpoint_sha256, "policies": hashes,
+        "seed": options.seed, "bootstraps": options.bootstraps, "pairs": [asdict(pair) for pair in pairs],
+        "states": states, "lives": len(lives), "one_in": EVERY,
+    }  # fmt: skip
+    write_json(path, content)
+    write_text(options.folder / "agreement.tsv", agreement_table(pairs))
+    console.print(f"\n{states:,} states, one tick in {EVERY} of {len(lives):,} lives", highlight=False)
+    command_line.print_table(HEADS, agreement_rows(pairs))
     say(console, f"agreement: {path}")
 
 

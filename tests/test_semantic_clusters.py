@@ -14,7 +14,7 @@ import torch
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.codes.content import CodedDump, coded_dump
-from analysis.codes.films import AgentFrames, From, best_lives, read_scenes, stretches_of
+from analysis.codes.films import From, best_lives, draw_frame, read_scenes, stretches_of
 from analysis.life.endings import endings
 from analysis.materials import PALETTE
 from analysis.runs.cluster_run import read_cluster_run
@@ -203,9 +203,8 @@ def test_frames_show_ground_self_and_code(coded: CodedDump, recording: Recording
     assert np.array_equal(seen.records.tick[parts[0]], coded.records.tick[kept])
     assert np.array_equal(seen.records.agent_id[parts[0]], coded.records.agent_id[kept])
     record = int(parts[0][0])
-    drawer = AgentFrames(seen, "me", "#ff00ff")
-    frame = drawer.draw(record, "code 3")
-    assert frame.shape == (256, 256, 3) and not np.array_equal(frame, drawer.draw(record, "code 4"))
+    frame, other = (draw_frame(seen, record, title, "me", "#ff00ff") for title in ("code 3", "code 4"))
+    assert frame.shape == (256, 256, 3) and not np.array_equal(frame, other)
     material = seen.records.tile[record, :, 2].reshape(15, 15)
     corners = {(0, 0), (0, 14), (14, 0), (14, 14)}
     for down, right in corners:

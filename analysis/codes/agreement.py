@@ -1,7 +1,7 @@
 """Whether networks divide the same ticks in the same way: by their own codes, and by groups fitted to their states."""
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -23,6 +23,7 @@ from analysis.codes.content import hidden_layer
 from analysis.codes.partitions import (
     LifeResamples,
     codebook,
+    estimate_cells,
     k_means,
     normalised_information,
     perplexity,
@@ -34,7 +35,6 @@ from analysis.recorded.sequences import Parts, SequenceBatch, lives
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
-from common.files import sha256
 from common.progress_view import Step
 from common.user_error import UserError
 
@@ -45,14 +45,8 @@ _TOGETHER = 16
 _ENCODING = ("encoder", "language_model", "language_model_revision", "embeddings_sha256")
 
 
-@dataclass(frozen=True, eq=False)
-class Network:
-    """A policy with a codebook, trained or not; `sha256` is of its file, None if it has none."""
-
-    name: str
-    policy: RecurrentPolicy
-    info: CheckpointInfo
-    sha256: str | None = None
+Networks = dict[str, tuple[RecurrentPolicy, CheckpointInfo]]
+"""Policies with a codebook, trained or not, by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +64,7 @@ class Seen:
     code: np.ndarray
 
 
-def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], folder: Path) -> list[Network]:
+def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], folder: Path) -> Networks:
     """Load trainings that can see the lives of a dump.
 
     Raises:
@@ -83,15 +77,14 @@ def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], fold
         raise UserError(f"{dump} holds no layer {SEMANTIC_CODE}: record a policy that has codes with --record standard")
     if (hidden := hidden_layer(metadata)) not in metadata.layers:
         raise UserError(f"{dump} holds no layer {hidden}, which k-means is fitted to: {record_again(dump, metadata)}")
-    networks = []
+    networks = {}
     for name in policy_names(folder, names):
-        path = policy_path(folder, name)
-        policy, info = load_checkpoint(path)
+        policy, info = load_checkpoint(policy_path(folder, name))
         if not policy.semantic:
             raise UserError(f"{name} has no codes: it was trained without --semantic.codes")
         _check_sees_the_same(name, info, dump, metadata)
         check_shows_everything(dump, info.layout)
-        networks.append(Network(name, policy, info, sha256(path)))
+        networks[name] = policy, info
     return networks
 
 
@@ -112,11 +105,11 @@ def _check_sees_the_same(name: str, info: CheckpointInfo, dump: Path, metadata: 
             )
 
 
-def untrained(like: CheckpointInfo, seed: int) -> Network:
+def untrained(like: CheckpointInfo, seed: int) -> RecurrentPolicy:
     """Build a network of the same architecture whose weights the seed decides."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return Network(f"untrained (seed {seed})", build_policy(like).eval(), like)
+        return build_policy(like).eval()
 
 
 def draw_lives(dump: Path, most: int, seed: int) -> tuple[np.ndarray, Subsample]:
@@ -141,7 +134,7 @@ def draw_lives(dump: Path, most: int, seed: int) -> tuple[np.ndarray, Subsample]
 
 @torch.no_grad()
 def replay(
-    dump: Path, metadata: DumpMetadata, drawn: np.ndarray, subsample: Subsample, networks: Sequence[Network],
+    dump: Path, metadata: DumpMetadata, drawn: np.ndarray, subsample: Subsample, networks: Networks,
     progress: Progress | None = None,
 ) -> tuple[list[Seen], Lives]:  # fmt: skip
     """Show lives of a dump, as `draw_lives` returns them, to networks.
@@ -149,7 +142,7 @@ def replay(
     Returns:
         What the recorded policy, then each network makes of the records compared; and their lives.
     """
-    layer, own = hidden_layer(metadata), metadata.layers[SEMANTIC_CODE]
+    layer = hidden_layer(metadata)
     parts = Parts(
         layers=(layer, SEMANTIC_CODE), columns=("task", "legal"), leave_out=("reward", "value", "log_probability"),
         episodes=tuple(np.unique(drawn[:, 2]).tolist()), lives=tuple(map(tuple, drawn.tolist())),
@@ -163,18 +156,19 @@ def replay(
         before += len(batch)
         hidden[0].append(batch.records.activations[layer][kept])
         code[0].append(batch.records.activations[SEMANTIC_CODE][kept].argmax(axis=1))
-        mask, layout = networks[0].policy.mask, networks[0].info.layout  # the same in all of them
-        observation, lengths = packed_observation(batch.records, layout, mask), torch.from_numpy(batch.lengths)
-        for number, network in enumerate(networks, start=1):
-            policy = network.policy
+        first, info = next(iter(networks.values()))  # all see the same
+        observation = packed_observation(batch.records, info.layout, first.mask)
+        lengths = torch.from_numpy(batch.lengths)
+        for number, (policy, _) in enumerate(networks.values(), start=1):
             assert policy.semantic
             seen = policy.forward_segments(observation, lengths, policy.initial_state(len(batch))).hidden[kept]
             hidden[number].append(seen.numpy())
             code[number].append(policy.semantic.nearest(policy.semantic.plane(seen)).numpy())
-    names = [(metadata.policy, own), *((network.name, _codes(network)) for network in networks)]
+    codes = [(metadata.policy, metadata.layers[SEMANTIC_CODE])]
+    codes += [(name, info.semantic.codes) for name, (_, info) in networks.items() if info.semantic]
     seen_by_network = [
-        Seen(name, codes, np.concatenate(states), np.concatenate(numbers))
-        for (name, codes), states, numbers in zip(names, hidden, code, strict=True)
+        Seen(name, count, np.concatenate(states), np.concatenate(numbers))
+        for (name, count), states, numbers in zip(codes, hidden, code, strict=True)
     ]
     index = np.unique(np.concatenate(life), return_inverse=True)[1]
     states = np.bincount(index)
@@ -189,15 +183,9 @@ def _kept(batch: SequenceBatch, subsample: Subsample) -> np.ndarray:
     return subsample.keep(rank, np.repeat(subsample.first_kept(keys), batch.lengths))
 
 
-def _codes(network: Network) -> int:
-    assert network.info.semantic
-    return network.info.semantic.codes
-
-
 CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
 TRAINED, UNTRAINED, GAUSSIAN = "trained", "untrained", "Gaussian"
 HEADS = ("way", "networks", "pair", "groups in use", "ARI (95% interval)", "NMI (95% interval)")
-_DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -223,54 +211,44 @@ class Pair:
     normalised_information: Estimate
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Pairs of networks on the same states.
+def agreement_table(pairs: Sequence[Pair]) -> str:
+    """Return everything as tab-separated text, one line for each pair and measure."""
+    rows = [
+        (pair.way, pair.networks, pair.first, pair.second, name, *estimate_cells(getattr(pair, name)))
+        for pair in pairs for name in ("adjusted_rand", "normalised_information")
+    ]  # fmt: skip
+    return tab_separated_lines(("way", "networks", "first", "second", "measure", "value", "low", "high"), rows)
 
-    Attributes:
-        one_in: one record in so many of each life is a state.
-    """
 
-    pairs: tuple[Pair, ...]
-    states: int
-    lives: int
-    one_in: int
-
-    def table(self) -> str:
-        """Return everything as tab-separated text, one line for each pair and measure."""
-        rows = []
-        for pair in self.pairs:
-            for name in ("adjusted_rand", "normalised_information"):
-                estimate = astuple(getattr(pair, name))
-                numbers = ["" if np.isnan(number) else f"{number:.{_DECIMALS}f}" for number in estimate]
-                rows.append((pair.way, pair.networks, pair.first, pair.second, name, *numbers))
-        return tab_separated_lines(("way", "networks", "first", "second", "measure", "value", "low", "high"), rows)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the cells of `HEADS` for each pair."""
-        return [
-            (pair.way, pair.networks, f"{pair.first}, {pair.second}",
-             " and ".join(f"{number:.1f}" for number in pair.in_use), _in_words(pair.adjusted_rand),
-             _in_words(pair.normalised_information))
-            for pair in self.pairs
-        ]  # fmt: skip
+def agreement_rows(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
+    """Return the cells of `HEADS` for each pair."""
+    return [
+        (pair.way, pair.networks, f"{pair.first}, {pair.second}",
+         " and ".join(f"{number:.1f}" for number in pair.in_use), _in_words(pair.adjusted_rand),
+         _in_words(pair.normalised_information))
+        for pair in pairs
+    ]  # fmt: skip
 
 
 def agreement_of(
-    dump: Path, metadata: DumpMetadata, networks: Sequence[Network], most: int, resamples: int, seed: int, step: Step
-) -> Agreement:
+    dump: Path, metadata: DumpMetadata, networks: Networks, most: int, resamples: int, seed: int, step: Step
+) -> tuple[list[Pair], Lives]:
     """Compare the codes of a dump's policy and of other trainings, and controls, on the same states.
 
     Args:
         most: states, of whole lives drawn at random.
 
+    Returns:
+        Pairs of networks, and the lives of the states: one record in `EVERY` of each.
+
     Raises:
         UserError: the dump holds too few states.
     """
     drawn, subsample = draw_lives(dump, most, seed)
-    fresh = [untrained(networks[0].info, seed + number) for number in (0, 1)]
+    like = next(iter(networks.values()))[1]
+    fresh: Networks = {f"untrained (seed {one})": (untrained(like, one), like) for one in (seed, seed + 1)}
     with step(f"replaying {len(drawn):,} lives") as report:
-        seen, lives = replay(dump, metadata, drawn, subsample, [*networks, *fresh], report)
+        seen, lives = replay(dump, metadata, drawn, subsample, networks | fresh, report)
     resampled = LifeResamples(lives.index, resamples, seed)
     trained, fresh_ones = seen[: 1 + len(networks)], seen[1 + len(networks) :]
     groups = {TRAINED: trained, GAUSSIAN: _gaussians(trained, lives, seed), UNTRAINED: fresh_ones}
@@ -284,13 +262,13 @@ def agreement_of(
                 for one, other in combinations(range(len(group)), 2):
                     names = group[one].name, group[other].name
                     pairs.append(_pair(way, kind, names, divided[one], divided[other], resampled))
-    return Agreement(tuple(pairs), len(lives.index), len(lives), EVERY)
+    return pairs, lives
 
 
 def _in_words(estimate: Estimate) -> str:
-    return (
-        f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})" if np.isfinite(estimate.value) else "none"
-    )
+    if not np.isfinite(estimate.value):
+        return "none"
+    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
 
 
 def _gaussians(group: Sequence[Seen], lives: Lives, seed: int) -> list[Seen]:

@@ -1,7 +1,7 @@
 """Films of codes: what single agents saw in stretches of lives in one code, and all codes side by side in a grid."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -34,90 +34,88 @@ _FULL = 100
 _KINDS = {number: kind for kind, number in NPC_TYPES.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class AgentFrames:
-    """Draws what agents saw: terrain, entities, vitals, move and target.
+def draw_frame(seen: Observed, record: int, title: str, policy: str, colour: str) -> np.ndarray:
+    """Draw what an agent saw: terrain, entities, vitals, move and target.
 
-    Attributes:
+    Args:
         colour: of the agent itself, `#rrggbb`.
+
+    Returns:
+        The frame with a title above, (256, 256, 3) uint8.
     """
+    image = Image.new("RGB", (SIZE, SIZE), GROUND)
+    material = seen.records.tile[record, :, TILE_COLUMNS.index("material")].reshape(_SIDE, _SIDE)
+    ground = Image.fromarray(PALETTE[material]).resize((_VIEW, _VIEW), Image.Resampling.NEAREST)
+    image.paste(ground, (_LEFT, 18))
+    draw = ImageDraw.Draw(image)
+    _draw_entities(image, draw, seen, record)
+    _draw_own(image, draw, int(seen.option("Move.Direction")[record]), colour)
+    draw.rectangle((0, 0, SIZE, 17), fill=GROUND)
+    draw.rectangle((0, 18 + _VIEW, SIZE, SIZE), fill=GROUND)
+    _draw_line(draw, 9, 12, title, f"tick {seen.records.tick[record]}")
+    for place, (vital, bar) in enumerate(VITALS.items()):
+        _draw_vital(draw, place, vital, int(seen.own(vital)[record]), bar)
+    _draw_line(
+        draw, SIZE - 7, 10, policy, f"agent {seen.records.agent_id[record]}, episode {seen.records.episode[record]}"
+    )
+    return np.asarray(image)
 
-    seen: Observed
-    policy: str
-    colour: str
 
-    def draw(self, record: int, title: str) -> np.ndarray:
-        """Return the frame of a record, (256, 256, 3) uint8, with a title above."""
-        image = Image.new("RGB", (SIZE, SIZE), GROUND)
-        material = self.seen.records.tile[record, :, TILE_COLUMNS.index("material")].reshape(_SIDE, _SIDE)
-        ground = Image.fromarray(PALETTE[material]).resize((_VIEW, _VIEW), Image.Resampling.NEAREST)
-        image.paste(ground, (_LEFT, 18))
-        draw = ImageDraw.Draw(image)
-        self._draw_entities(image, draw, record)
-        self._draw_own(image, draw, record)
-        draw.rectangle((0, 0, SIZE, 17), fill=GROUND)
-        draw.rectangle((0, 18 + _VIEW, SIZE, SIZE), fill=GROUND)
-        tick = f"tick {self.seen.records.tick[record]}"
-        room = SIZE - 18 - draw.textlength(tick, font=font(12))
-        draw.text((6, 9), shortened(draw, title, room, 12), fill=TEXT, font=font(12), anchor="lm")
-        draw.text((SIZE - 6, 9), tick, fill=DIM, font=font(12), anchor="rm")
-        self._draw_vitals(draw, record)
-        return np.asarray(image)
+def _draw_line(draw: ImageDraw.ImageDraw, y: int, size: int, left: str, right: str) -> None:
+    room = SIZE - 18 - draw.textlength(right, font=font(size))
+    draw.text((6, y), shortened(draw, left, room, size), fill=TEXT, font=font(size), anchor="lm")
+    draw.text((SIZE - 6, y), right, fill=DIM, font=font(size), anchor="rm")
 
-    def _at(self, down: float, right: float) -> tuple[float, float]:
-        """The middle of a tile in pixels, so many tiles down and right of the agent."""
-        return _LEFT + (_SIDE / 2 + right) * _TILE, 18 + (_SIDE / 2 + down) * _TILE
 
-    def _draw_entities(self, image: Image.Image, draw: ImageDraw.ImageDraw, record: int) -> None:
-        seen, (start, end) = self.seen, self.seen.records.entity.offsets[record : record + 2]
-        own = seen.own_rows[record]
-        row, col, kind = (seen.entity(name) for name in ("row", "col", "npc_type"))
-        target = int(seen.target_rows[record])
-        for place in range(int(start), int(end)):
-            down, right = int(row[place] - row[own]), int(col[place] - col[own])
-            if place == own or max(abs(down), abs(right)) > _SIDE // 2:
-                continue
-            x, y = self._at(down, right)
-            named = _KINDS.get(int(kind[place]))
-            colour, shape = (NPC_COLOURS[named], NPC_SHAPES[named]) if named else ("#f4f4f4", "disc")
-            if place == target:
-                draw.line((*self._at(0, 0), x, y), fill=ATTACK, width=2)
-                draw.rectangle((x - 8, y - 8, x + 8, y + 8), outline=ATTACK, width=2)
-            paste_sprite(image, (x, y), shape, colour, 5.0 if named else 5.5)
+def _at(down: float, right: float) -> tuple[float, float]:
+    """The middle of a tile in pixels, so many tiles down and right of the agent."""
+    return _LEFT + (_SIDE / 2 + right) * _TILE, 18 + (_SIDE / 2 + down) * _TILE
 
-    def _draw_own(self, image: Image.Image, draw: ImageDraw.ImageDraw, record: int) -> None:
-        x, y = self._at(0, 0)
-        paste_sprite(image, (x, y), "disc", self.colour, 6.0)
-        for width, colour in ((4, EDGE), (2, RING)):
-            draw.ellipse((x - 9, y - 9, x + 9, y + 9), outline=colour, width=width)
-        move = int(self.seen.option("Move.Direction")[record])
-        if move < len(DIRECTIONS):
-            down, right = STEPS[DIRECTIONS[move]]
-            tip, base = (x + 21 * right, y + 21 * down), (x + 10 * right, y + 10 * down)
-            draw.line((*base, *tip), fill=RING, width=3)
-            side = (7 * down, 7 * right)
-            draw.polygon(
-                (
-                    (tip[0] + 5 * right, tip[1] + 5 * down),
-                    (tip[0] - 3 * right + side[0], tip[1] - 3 * down + side[1]),
-                    (tip[0] - 3 * right - side[0], tip[1] - 3 * down - side[1]),
-                ),
-                fill=RING,
-            )
 
-    def _draw_vitals(self, draw: ImageDraw.ImageDraw, record: int) -> None:
-        y, width = 18 + _VIEW + 8, SIZE // len(VITALS)
-        for place, (vital, colour) in enumerate(VITALS.items()):
-            value, x = int(self.seen.own(vital)[record]), place * width
-            draw.text((x + 6, y), vital, fill=DIM, font=font(10), anchor="lm")
-            start, end = x + 40, x + width - 4
-            draw.rectangle((start, y - 3, end, y + 3), fill="#2a3038")
-            if value > 0:
-                draw.rectangle((start, y - 3, start + (end - start) * min(value, _FULL) / _FULL, y + 3), fill=colour)
-        agent = f"agent {self.seen.records.agent_id[record]}, episode {self.seen.records.episode[record]}"
-        room = SIZE - 18 - draw.textlength(agent, font=font(10))
-        draw.text((6, SIZE - 7), shortened(draw, self.policy, room, 10), fill=TEXT, font=font(10), anchor="lm")
-        draw.text((SIZE - 6, SIZE - 7), agent, fill=DIM, font=font(10), anchor="rm")
+def _draw_entities(image: Image.Image, draw: ImageDraw.ImageDraw, seen: Observed, record: int) -> None:
+    start, end = seen.records.entity.offsets[record : record + 2]
+    own, target = seen.own_rows[record], int(seen.target_rows[record])
+    row, col, kind = (seen.entity(name) for name in ("row", "col", "npc_type"))
+    for place in range(int(start), int(end)):
+        down, right = int(row[place] - row[own]), int(col[place] - col[own])
+        if place == own or max(abs(down), abs(right)) > _SIDE // 2:
+            continue
+        x, y = _at(down, right)
+        named = _KINDS.get(int(kind[place]))
+        colour, shape = (NPC_COLOURS[named], NPC_SHAPES[named]) if named else ("#f4f4f4", "disc")
+        if place == target:
+            draw.line((*_at(0, 0), x, y), fill=ATTACK, width=2)
+            draw.rectangle((x - 8, y - 8, x + 8, y + 8), outline=ATTACK, width=2)
+        paste_sprite(image, (x, y), shape, colour, 5.0 if named else 5.5)
+
+
+def _draw_own(image: Image.Image, draw: ImageDraw.ImageDraw, move: int, colour: str) -> None:
+    x, y = _at(0, 0)
+    paste_sprite(image, (x, y), "disc", colour, 6.0)
+    for width, ring in ((4, EDGE), (2, RING)):
+        draw.ellipse((x - 9, y - 9, x + 9, y + 9), outline=ring, width=width)
+    if move >= len(DIRECTIONS):
+        return
+    down, right = STEPS[DIRECTIONS[move]]
+    tip, base = (x + 21 * right, y + 21 * down), (x + 10 * right, y + 10 * down)
+    draw.line((*base, *tip), fill=RING, width=3)
+    side = (7 * down, 7 * right)
+    corners = (
+        (tip[0] + 5 * right, tip[1] + 5 * down),
+        (tip[0] - 3 * right + side[0], tip[1] - 3 * down + side[1]),
+        (tip[0] - 3 * right - side[0], tip[1] - 3 * down - side[1]),
+    )
+    draw.polygon(corners, fill=RING)
+
+
+def _draw_vital(draw: ImageDraw.ImageDraw, place: int, vital: str, value: int, colour: str) -> None:
+    y, width = 18 + _VIEW + 8, SIZE // len(VITALS)
+    x = place * width
+    draw.text((x + 6, y), vital, fill=DIM, font=font(10), anchor="lm")
+    start, end = x + 40, x + width - 4
+    draw.rectangle((start, y - 3, end, y + 3), fill="#2a3038")
+    if value > 0:
+        draw.rectangle((start, y - 3, start + (end - start) * min(value, _FULL) / _FULL, y + 3), fill=colour)
 
 
 SHORTEST, LONGEST = 5, 20
@@ -231,9 +229,9 @@ def write_films(
         if not own:
             yield f"{title}: no stretch of {SHORTEST} ticks or more in these lives, so no film"
             continue
-        drawer = AgentFrames(seen, coded.metadata.policy, cluster_colour(label))
+        frame = partial(draw_frame, seen, title=title, policy=coded.metadata.policy, colour=cluster_colour(label))
         with step(f"filming {title}"):
-            films[label] = np.stack(list(_frames(drawer, own, title)))
+            films[label] = np.stack(list(_frames(frame, own)))
             for form in formats:
                 write_film(folder / f"code-{label}.{form}", films[label], (SIZE, SIZE), FPS)
         yield f"{title}: {len(own)} stretches, {folder / f'code-{label}'}.{' and .'.join(formats)}"
@@ -247,13 +245,12 @@ def write_films(
     yield f"all codes: {folder / 'all'}.{' and .'.join(formats)}"
 
 
-def _frames(drawer: AgentFrames, stretches: Sequence[np.ndarray], title: str) -> Iterator[np.ndarray]:
+def _frames(frame: Callable[[int], np.ndarray], stretches: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield the frames of a code's film: its stretches, with black frames between them."""
     for number, records in enumerate(stretches):
         if number:
             yield from [np.zeros((SIZE, SIZE, 3), np.uint8)] * BLACK
-        for record in records.tolist():
-            yield drawer.draw(record, title)
+        yield from map(frame, records.tolist())
 
 
 def _grid(films: Sequence[np.ndarray], columns: int, shrunk: int) -> Iterator[np.ndarray]:

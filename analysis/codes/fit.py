@@ -1,12 +1,10 @@
 """Fit a semantic plane and a codebook to stored states of a policy, with the losses of joint training."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
 from activation_store.reader import Progress
-from agent_zoo.agent_settings import SemanticShape
+from agent_zoo.agent_settings import BETA, PAIRWISE_WEIGHT, SemanticShape
 from agent_zoo.semantic_module import (
     ALPHA,
     CODEBOOK_SPEED,
@@ -16,6 +14,7 @@ from agent_zoo.semantic_module import (
     quantisation_loss,
     restart_dead_codes,
 )
+from analysis.clusters.summary import CodeUse
 from analysis.lives import Lives
 from analysis.runs.codebook_rule import CodebookRule
 
@@ -32,53 +31,26 @@ _MOST_COUNTED = 8192
 _STARTS = 10
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """How to fit; see `options.FitSettings`."""
-
-    codes: int = 8
-    plane_dimensions: int = 2
-    steps: int = 1000
-    states: int = 1024
-    pairwise_weight: float = 500.0
-    beta: float = 0.25
-
-
-@dataclass(frozen=True, eq=False)
-class Codebook(CodebookRule):
-    """A fitted map from activations, in their own units, to the plane, and the codes in use, largest first.
-
-    Attributes:
-        requested: number of codes that were requested; more than K if some were nearest to no state.
-        perplexity: number of codes in use, weighted by their shares.
-        pairwise: loss L_FDR at the end, a mean over the last tenth of the steps.
-        quantisation: the same of L_VQ.
-    """
-
-    requested: int
-    perplexity: float
-    pairwise: float
-    quantisation: float
-
-
 def fit_codebook(
-    activations: np.ndarray, lives: Lives, tick: np.ndarray, options: FitOptions, seed: int,
-    progress: Progress = lambda share: None,
-) -> Codebook:  # fmt: skip
-    """Fit a plane and a codebook.
+    activations: np.ndarray, lives: Lives, tick: np.ndarray, seed: int, progress: Progress = lambda share: None, *,
+    codes: int, steps: int, states: int, plane_dimensions: int = 2, pairwise_weight: float = PAIRWISE_WEIGHT,
+    beta: float = BETA,
+) -> tuple[CodebookRule, CodeUse]:  # fmt: skip
+    """Fit a plane and a codebook; the codes in use come largest first, and losses are means over the last tenth.
 
     Args:
         activations: (B, U) float32, not all the same.
         tick: of the records, (B,).
+        codes: what follows is as in `options.FitSettings`.
     """
     random = np.random.default_rng([seed, 11])
     centre = activations.mean(axis=0, dtype=np.float64).astype(np.float32)
     scale = _scale(activations)
-    states = torch.from_numpy((activations - centre) / scale)  # (B, U)
+    scaled = torch.from_numpy((activations - centre) / scale)  # (B, U)
     spaced = _Spacing(lives, tick)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        module = SemanticModule(states.shape[1], SemanticShape(options.codes, options.plane_dimensions))
+        module = SemanticModule(scaled.shape[1], SemanticShape(codes, plane_dimensions))
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(
         [
@@ -88,27 +60,27 @@ def fit_codebook(
         lr=LEARNING_RATE,
     )
     history = []
-    anew = {int(share * options.steps) for share in _PLACED_ANEW}
-    for step in range(options.steps):
+    anew = {int(share * steps) for share in _PLACED_ANEW}
+    for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * group["speed"] * (1 - step / options.steps)
-        sample = states[torch.from_numpy(spaced.draw(options.states, random))]
+            group["lr"] = LEARNING_RATE * group["speed"] * (1 - step / steps)
+        sample = scaled[torch.from_numpy(spaced.draw(states, random))]
         with torch.no_grad():
             alike = log_similarities(sample).exp()  # states are given, so one side of the loss is constant
         plane = module.plane(sample)
-        pairwise = -(alike * log_similarities(plane)).sum() / (len(sample) * options.states)
-        quantisation = quantisation_loss(plane, module.codebook, options.beta)
+        pairwise = -(alike * log_similarities(plane)).sum() / (len(sample) * states)
+        quantisation = quantisation_loss(plane, module.codebook, beta)
         optimizer.zero_grad(set_to_none=True)
-        (options.pairwise_weight * pairwise + quantisation).backward()
+        (pairwise_weight * pairwise + quantisation).backward()
         optimizer.step()
         history.append((pairwise.item(), quantisation.item()))
         if step in anew:
-            _place_codes(module, optimizer, states, random)
-        elif step % _RESTART_EVERY == _RESTART_EVERY - 1 and step < _LAST_RESTART * options.steps:
-            _restart(module, optimizer, states, random, generator)
-        progress((step + 1) / options.steps)
-    last = np.mean(history[-max(1, options.steps // 10) :], axis=0)
-    return _codebook(module, states, centre, scale, float(last[0]), float(last[1]))
+            _place_codes(module, optimizer, scaled, random)
+        elif step % _RESTART_EVERY == _RESTART_EVERY - 1 and step < _LAST_RESTART * steps:
+            _restart(module, optimizer, scaled, random, generator)
+        progress((step + 1) / steps)
+    last = np.mean(history[-max(1, steps // 10) :], axis=0)
+    return _codebook(module, scaled, centre, scale, float(last[0]), float(last[1]))
 
 
 class _Spacing:
@@ -168,14 +140,15 @@ def _counted(states: torch.Tensor, random: np.random.Generator) -> torch.Tensor:
 @torch.no_grad()
 def _codebook(
     module: SemanticModule, states: torch.Tensor, centre: np.ndarray, scale: float, pairwise: float, quantisation: float
-) -> Codebook:
+) -> tuple[CodebookRule, CodeUse]:
     """Write the two linear maps as one of the activations themselves, and order codes by size."""
     origin = module.plane(torch.zeros(1, states.shape[1]))
     weight = (module.plane(torch.eye(states.shape[1])) - origin).double().numpy() / scale  # (U, D)
     bias = origin[0].double().numpy() - centre.astype(np.float64) @ weight
     counts = torch.bincount(module.nearest(module.plane(states)), minlength=len(module.codebook))
     used = [code for code in torch.argsort(counts, descending=True, stable=True).tolist() if counts[code]]
-    return Codebook(
-        weight.astype(np.float32), bias.astype(np.float32), module.codebook[used].numpy().copy(), np.arange(len(used)),
-        len(module.codebook), perplexity(counts), pairwise, quantisation,
-    )  # fmt: skip
+    numbers = tuple(range(len(used)))
+    places = module.codebook[used].numpy().copy()
+    rule = CodebookRule(weight.astype(np.float32), bias.astype(np.float32), places, np.arange(len(used)))
+    use = CodeUse(len(counts), len(used), perplexity(counts), False, numbers, pairwise, quantisation)
+    return rule, use

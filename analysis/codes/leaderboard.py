@@ -1,6 +1,7 @@
 """Codes beside other ways to divide the same states: which last, which tell behaviour, which are found again."""
 
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from analysis.codes.partitions import (
     LifeResamples,
     Partition,
     codebook,
+    estimate_cells,
     information_beyond_chance,
     partitions,
     perplexity,
@@ -98,27 +100,13 @@ class BoardRow:
     measures: dict[str, Estimate]
 
 
-@dataclass(frozen=True)
-class Leaderboard:
-    """Ways to divide the same states.
-
-    Attributes:
-        axes: directions along which the groups of each way differ most; none of an untrained network.
-    """
-
-    rows: tuple[BoardRow, ...]
-    axes: tuple[Direction, ...]
-    states: int
-    lives: int
-
-    def table(self) -> str:
-        """Return all measures as tab-separated text, one line for each way and measure."""
-        rows = []
-        for row in self.rows:
-            for name, measure in row.measures.items():
-                numbers = ["" if np.isnan(number) else f"{number:.4f}" for number in astuple(measure)]
-                rows.append((row.name, str(row.clusters), name, *numbers))
-        return tab_separated_lines(("method", "clusters", "measure", "value", "low", "high"), rows)
+def board_table(rows: Sequence[BoardRow]) -> str:
+    """Return all measures as tab-separated text, one line for each way and measure."""
+    lines = [
+        (row.name, str(row.clusters), name, *estimate_cells(measure))
+        for row in rows for name, measure in row.measures.items()
+    ]  # fmt: skip
+    return tab_separated_lines(("method", "clusters", "measure", "value", "low", "high"), lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +133,17 @@ class BoardSample:
     place: np.ndarray
 
 
-def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int, step: Step) -> Leaderboard:
+def leaderboard(
+    run: FinishedRun, rule: CodebookRule, most: int, resamples: int, step: Step
+) -> tuple[list[BoardRow], list[Direction], Lives]:
     """Compare a semantic run with other ways to divide the same states.
 
     Args:
         most: states, of whole lives drawn at random.
+
+    Returns:
+        A row for each way; directions along which its groups differ most, none of an untrained network; and the lives
+        of the states.
 
     Raises:
         UserError: there are too few states, or the hidden state was not recorded.
@@ -180,7 +174,7 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
             states = activations[untrained]
             label = _from_zero(own.fit(states, sample.lives, run.seed)(states))
             rows.append(_row(name, own.fit, states, label, sample, resampled, run.seed))
-    return Leaderboard(tuple(rows), tuple(axes), len(sample.records), len(sample.lives))
+    return rows, axes, sample.lives
 
 
 def _sample(
@@ -275,16 +269,10 @@ def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[s
         "seeds" and "halves" -> two labels of every state, (N,) int64 each.
     """
     half = np.random.default_rng([seed, 3]).permutation(len(lives)) < len(lives) // 2
-    parts = [np.flatnonzero(half[lives.index] == which) for which in (True, False)]
+    inside = half[lives.index]
     one, two = (_from_zero(fit(states, lives, (seed + number) % SEEDS)(states)) for number in (1, 2))
-    this, other = (_from_zero(fit(states[own], _of(lives, own), seed)(states)) for own in parts)
+    this, other = (_from_zero(fit(states[own], lives.of_records(own), seed)(states)) for own in (inside, ~inside))
     return {"seeds": (one, two), "halves": (this, other)}
-
-
-def _of(lives: Lives, records: np.ndarray) -> Lives:
-    kept = np.zeros(len(lives.index), bool)
-    kept[records] = True
-    return lives.of_records(kept)
 
 
 def _from_zero(label: np.ndarray) -> np.ndarray:

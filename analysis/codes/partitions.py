@@ -4,13 +4,13 @@ Labels of B records, and other numbers that divide them, are (B,) int64 from 0; 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
 
 from analysis.clusters.projection import hdbscan_labels, umap_embedding
-from analysis.codes.fit import FitOptions, fit_codebook
+from analysis.codes.fit import TICKS_APART, fit_codebook
 from analysis.dynamics.behaviours import DIMENSIONS, STEPS
 from analysis.dynamics.decompositions import Scale, decompose
 from analysis.dynamics.neighbours import ward_labels
@@ -57,7 +57,7 @@ def partitions(groups: int) -> tuple[Partition, ...]:
 
 def codebook(groups: int) -> Fit:
     """Return the fit of a semantic codebook, smaller than that of `semantic_clusters.py fit`."""
-    return partial(_codebook, options=FitOptions(codes=groups, steps=_STEPS, states=_STATES))
+    return partial(_codebook, groups=groups)
 
 
 def k_means(states: np.ndarray, groups: int, seed: int) -> Labeller:
@@ -78,16 +78,21 @@ def trajectories(states: np.ndarray, lives: Lives) -> np.ndarray:
     """
     spread = states.std(axis=0)
     z = (states - states.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    place = np.empty(len(states), np.int64)
-    place[lives.order] = np.arange(len(states)) - np.repeat(lives.starts, lives.lengths)
+    place = _place_in_life(lives)
     earlier = [lives.order[lives.starts[lives.index] + np.maximum(place - step, 0)] for step in STEPS]
     return np.concatenate([z, *(z - z[index] for index in earlier)], axis=1).astype(np.float32)
 
 
-def _codebook(states: np.ndarray, lives: Lives, seed: int, options: FitOptions) -> Labeller:
-    ticks = np.empty(len(states), np.int64)  # records kept are far apart, so places in a life stand for ticks
-    ticks[lives.order] = np.arange(len(states)) - np.repeat(lives.starts, lives.lengths)
-    return fit_codebook(states, lives, 10 * ticks, options, seed).labels_of
+def _codebook(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Labeller:
+    ticks = TICKS_APART * _place_in_life(lives)  # records kept are far apart
+    return fit_codebook(states, lives, ticks, seed, codes=groups, steps=_STEPS, states=_STATES)[0].labels_of
+
+
+def _place_in_life(lives: Lives) -> np.ndarray:
+    """Return how many records of its life are before each record, (B,) int64."""
+    place = np.empty(len(lives.order), np.int64)
+    place[lives.order] = np.arange(len(place)) - np.repeat(lives.starts, lives.lengths)
+    return place
 
 
 def _umap_hdbscan(states: np.ndarray, lives: Lives, seed: int) -> Labeller:
@@ -186,6 +191,11 @@ class LifeResamples:
         known = resampled[np.isfinite(resampled)]
         low, high = value + np.quantile(known, _TAILS) - known.mean() if len(known) else (np.nan, np.nan)
         return Estimate(value, float(low), float(high))
+
+
+def estimate_cells(estimate: Estimate) -> list[str]:
+    """Return a number and the ends of its interval as cells of a table, empty where there is none."""
+    return ["" if np.isnan(number) else f"{number:.4f}" for number in astuple(estimate)]
 
 
 def perplexity(label: np.ndarray, weight: np.ndarray) -> float:

@@ -1,7 +1,6 @@
 """How well planes keep the neighbourhoods of states: the semantic plane beside t-SNE, UMAP and principal components."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
 from activation_store.recording import check_recorded
+from activation_store.records import Records
 from activation_store.selection import OBSERVATIONS
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
@@ -30,29 +30,14 @@ PERPLEXITY = 30.0
 FEWEST_STATES = 4 * NEIGHBOURS
 
 
-@dataclass(frozen=True, eq=False)
-class PlaneStates:
-    """States of N records, whole lives drawn at random.
-
-    Attributes:
-        activations: that neighbourhoods are measured in, (N, units) float32.
-        label: code of each, (N,) int64.
-        life: of each, (N,) int64.
-        plane: place in the semantic plane, (N, 2) float32.
-    """
-
-    activations: np.ndarray
-    label: np.ndarray
-    life: np.ndarray
-    plane: np.ndarray
-    layer: str
-
-
-def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, step: Step) -> PlaneStates:
-    """Draw states of the run's dump, or of another dump of the same policy.
+def states_of(run: FinishedRun, on: Path | None, most: int, step: Step) -> tuple[Records, str]:
+    """Draw states of whole lives of the run's dump, or of another dump of the same policy.
 
     Args:
         on: another dump, such as one of other maps; None for the run's own.
+
+    Returns:
+        The records, and the layer whose neighbourhoods are measured.
 
     Raises:
         UserError: the other dump is of another policy or lacks the layer, or there are too few states.
@@ -61,9 +46,8 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
     own, given = read_metadata(run.dump), read_metadata(dump)
     if own.checkpoint_sha256 != given.checkpoint_sha256:
         raise UserError(f"--on {dump} was recorded with another policy ({given.policy}) than the run ({own.policy})")
-    code_layer = run.clusters.layer
-    layers = [code_layer]
-    if code_layer == SEMANTIC_CODE:
+    layers = [run.clusters.layer]
+    if layers == [SEMANTIC_CODE]:
         layers += [SEMANTIC_PLANE, hidden_layer(given)]
         check_recorded(dump, given, layers[-1])
     with step(f"reading {dump.name}") as report:
@@ -71,35 +55,39 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
             dump, subsample=run.clusters.subsample, layers=layers, columns=[], leave_out=[*OBSERVATIONS, "tables"],
             progress=report,
         )  # fmt: skip
-    lives = lives_of(records)
-    kept = whole_lives(lives, most, np.random.default_rng(run.seed))
+    kept = whole_lives(lives_of(records), most, np.random.default_rng(run.seed))
     if len(kept) < FEWEST_STATES:
         raise UserError(
             f"too few states: --states {most} leaves {len(kept)} of whole lives, and {FEWEST_STATES} are needed"
         )
-    code = records.activations[code_layer][kept]
-    plane = records.activations[SEMANTIC_PLANE][kept] if code_layer == SEMANTIC_CODE else rule.plane(code)
-    return PlaneStates(
-        records.activations[layers[-1]][kept], rule.labels_of(code), lives.index[kept], plane[:, :2], layers[-1]
-    )
+    return records.take(kept), layers[-1]
 
 
-def planes_of(states: PlaneStates, seed: int, step: Step) -> dict[str, np.ndarray]:
-    """Return planes of the states by name, (N, 2) each."""
-    components = principal_components(states.activations)
-    planes = {"semantic plane": states.plane}
-    with step(f"embedding {len(states.label):,} states with t-SNE"):
-        planes["t-SNE"] = tsne_embedding(states.activations, min(PERPLEXITY, len(states.label) / 4), seed)
-    with step(f"embedding {len(states.label):,} states with UMAP"):
-        planes["UMAP"] = umap_embedding(states.activations, NEIGHBOURS, 0.1, seed)
-    planes["two principal components"] = components.scores(states.activations, 2).astype(np.float32)
+def semantic_plane(records: Records, layer: str, rule: CodebookRule) -> np.ndarray:
+    """Return where records of a run on a layer are in its semantic plane, (N, 2) float32: the first two dimensions."""
+    states = records.activations
+    return (states[SEMANTIC_PLANE] if layer == SEMANTIC_CODE else rule.plane(states[layer]))[:, :2]
+
+
+def planes_of(states: np.ndarray, semantic: np.ndarray, seed: int, step: Step) -> dict[str, np.ndarray]:
+    """Return planes of states, (N, units), by name, (N, 2) each: the semantic one, and others."""
+    planes = {"semantic plane": semantic}
+    with step(f"embedding {len(states):,} states with t-SNE"):
+        planes["t-SNE"] = tsne_embedding(states, min(PERPLEXITY, len(states) / 4), seed)
+    with step(f"embedding {len(states):,} states with UMAP"):
+        planes["UMAP"] = umap_embedding(states, NEIGHBOURS, 0.1, seed)
+    planes["two principal components"] = principal_components(states).scores(states, 2).astype(np.float32)
     return planes
 
 
-def kept_by(states: PlaneStates, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[dict[str, Any]]:
+def kept_by(
+    states: np.ndarray, life: np.ndarray, planes: dict[str, np.ndarray], resamples: int, seed: int
+) -> list[dict[str, Any]]:
     """Measure how well each plane keeps neighbourhoods.
 
     Args:
+        states: (N, units).
+        life: of each state, (N,) int64 from 0 without gaps.
         planes: name -> (N, 2).
 
     Returns:
@@ -107,19 +95,17 @@ def kept_by(states: PlaneStates, planes: dict[str, np.ndarray], resamples: int, 
         states (Venna and Kaski 2001), 0.5 by chance; and `neighbours`, the share of a state's 15 nearest states that
         are among its 15 nearest in the plane; with the ends of their 95% intervals over lives, `_low` and `_high`.
     """
-    rank = _ranks(states.activations)
-    lives, life = np.unique(states.life, return_inverse=True)
-    weights = draws_of(len(lives), resamples, seed)
-    count = np.bincount(life, minlength=len(lives))
+    rank, count = _ranks(states), np.bincount(life)
+    weights = draws_of(len(count), resamples, seed)
     kept = []
     for name, plane in planes.items():
         near = _ranks(plane)
         row: dict[str, Any] = {"name": name}
         for measure, of in (("trustworthiness", _trustworthiness), ("neighbours", _shared)):
             score = of(rank, near)
-            total = np.bincount(life, weights=score, minlength=len(lives))
+            total = np.bincount(life, weights=score)
             resampled = (weights @ total) / np.maximum(weights @ count, 1)
-            low, high = np.quantile(resampled, [0.025, 0.975]) if len(lives) > 1 else (np.nan, np.nan)
+            low, high = np.quantile(resampled, [0.025, 0.975]) if len(count) > 1 else (np.nan, np.nan)
             row |= {measure: float(score.mean()), f"{measure}_low": float(low), f"{measure}_high": float(high)}
         kept.append(row)
     return kept

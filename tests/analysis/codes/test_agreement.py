@@ -1,7 +1,6 @@
 """Do other trainings find the same codes? On real lives, with trainings whose agreement is known."""
 
 import json
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,9 +21,9 @@ from analysis.codes.agreement import (
     GAUSSIAN,
     TRAINED,
     UNTRAINED,
-    Agreement,
     Pair,
     agreement_of,
+    agreement_table,
     draw_lives,
     load_networks,
     replay,
@@ -53,10 +52,6 @@ class Trainings:
     @cached_property
     def metadata(self) -> DumpMetadata:
         return read_metadata(self.dump)
-
-    def agreement(self, names: Sequence[str]) -> Agreement:
-        networks = load_networks(self.dump, self.metadata, names, self.policies)
-        return agreement_of(self.dump, self.metadata, networks, 5000, 100, 3, lambda _: nullcontext(lambda _: None))
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +107,19 @@ def test_the_recorded_policy_sees_its_own_lives_as_it_did(trainings: Trainings) 
 
 
 @pytest.fixture(scope="module")
-def result(trainings: Trainings) -> Agreement:
-    return trainings.agreement(["own", "renumbered", "other"])
+def result(trainings: Trainings) -> list[Pair]:
+    dump, metadata = trainings.dump, trainings.metadata
+    networks = load_networks(dump, metadata, ["own", "renumbered", "other"], trainings.policies)
+    return agreement_of(dump, metadata, networks, 5000, 100, 3, lambda _: nullcontext(lambda _: None))[0]
 
 
-def of(result: Agreement, *names: str, way: str = CODES, networks: str = TRAINED) -> Pair:
+def of(result: list[Pair], *names: str, way: str = CODES, networks: str = TRAINED) -> Pair:
     """The pair of two networks; the first `own` is the recorded one."""
-    chosen = [pair for pair in result.pairs if pair.way == way and pair.networks == networks]
+    chosen = [pair for pair in result if pair.way == way and pair.networks == networks]
     return next(pair for pair in chosen if not names or (pair.first, pair.second) == names)
 
 
-def test_a_policy_agrees_with_itself_in_any_order_of_its_codes_and_not_with_other_weights(result: Agreement) -> None:
+def test_a_policy_agrees_with_itself_in_any_order_of_its_codes_and_not_with_other_weights(result: list[Pair]) -> None:
     for name in ("own", "renumbered"):
         pair = of(result, "own", name)
         assert pair.adjusted_rand.value == pytest.approx(1) and pair.normalised_information.value == pytest.approx(1)
@@ -132,9 +129,9 @@ def test_a_policy_agrees_with_itself_in_any_order_of_its_codes_and_not_with_othe
     assert 0 < pair.normalised_information.value < 0.9 and all(1 < used <= CODES_EACH for used in pair.in_use)
 
 
-def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(result: Agreement) -> None:
-    ways = {pair.way for pair in result.pairs}
-    assert len(ways) == 3 and len(result.pairs) == 3 * (6 + 1) + 2 * 6
+def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(result: list[Pair]) -> None:
+    ways = {pair.way for pair in result}
+    assert len(ways) == 3 and len(result) == 3 * (6 + 1) + 2 * 6
     for way in ways - {CODES}:
         assert of(result, "own", "own", way=way).adjusted_rand.value > 0.95  # the same states, to rounding
         twins = of(result, "own", "own", way=way, networks=GAUSSIAN)
@@ -143,8 +140,8 @@ def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(r
         assert alike.adjusted_rand.value < 0.95 and alike != of(result, "own", "other", way=way)
         fresh = of(result, way=way, networks=UNTRAINED)
         assert fresh.first != fresh.second and fresh.adjusted_rand.value < 0.95
-    lines = result.table().splitlines()
-    assert len(lines) == 1 + 2 * len(result.pairs) and all(line.count("\t") == lines[0].count("\t") for line in lines)
+    lines = agreement_table(result).splitlines()
+    assert len(lines) == 1 + 2 * len(result) and all(line.count("\t") == lines[0].count("\t") for line in lines)
 
 
 def agreement(trainings: Trainings, *options: object):

@@ -1,5 +1,7 @@
 """Codes and other ways to divide states and to draw them, beside scikit-learn and plain counts."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.manifold import trustworthiness
@@ -7,8 +9,10 @@ from sklearn.metrics import adjusted_rand_score, cohen_kappa_score, mutual_info_
 from sklearn.neighbors import NearestNeighbors
 
 from activation_store.directions import Source
-from analysis.codes.fit import TICKS_APART, Codebook, FitOptions, _Spacing, fit_codebook
+from analysis.clusters.summary import CodeUse
+from analysis.codes.fit import TICKS_APART, _Spacing, fit_codebook
 from analysis.codes.leaderboard import found_again, group_axes
+from analysis.codes.options import FitSettings
 from analysis.codes.partitions import (
     LifeResamples,
     Partition,
@@ -21,10 +25,11 @@ from analysis.codes.partitions import (
     trajectories,
     weighted_adjusted_rand,
 )
-from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
+from analysis.codes.planes import NEIGHBOURS, kept_by
 from analysis.codes.run import codes_in_plane, method_of
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
+from analysis.runs.codebook_rule import CodebookRule
 from analysis.statistics.stability import gaussian_surrogate
 from tests.planted_lives import make_lives
 
@@ -199,15 +204,12 @@ def neighbours(points: np.ndarray) -> list[set[int]]:
 
 
 def test_numbers_are_the_known_ones() -> None:
-    activations = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
-    lives = np.repeat(np.arange(16), 10)
-    states = PlaneStates(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
-    planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
-    kept = {item["name"]: item for item in kept_by(states, planes, 200, 0)}
+    states = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
+    planes = {"part": states[:, :2], "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states}
+    kept = {item["name"]: item for item in kept_by(states, np.repeat(np.arange(16), 10), planes, 200, 0)}
     for name, plane in planes.items():
-        trusted = trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
-        assert kept[name]["trustworthiness"] == pytest.approx(trusted)
-        pairs = zip(neighbours(states.activations), neighbours(plane), strict=True)
+        assert kept[name]["trustworthiness"] == pytest.approx(trustworthiness(states, plane, n_neighbors=NEIGHBOURS))
+        pairs = zip(neighbours(states), neighbours(plane), strict=True)
         assert kept[name]["neighbours"] == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
         assert kept[name]["neighbours_low"] <= kept[name]["neighbours"] <= kept[name]["neighbours_high"]
     assert kept["same"]["trustworthiness"] == kept["same"]["neighbours"] == 1
@@ -215,7 +217,7 @@ def test_numbers_are_the_known_ones() -> None:
 
 
 WIDE, STATES = 256, 2000
-QUICK = FitOptions(codes=5, steps=300, states=128)
+QUICK = {"codes": 5, "steps": 300, "states": 128}
 
 
 def modes(count: int, separation: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -227,41 +229,39 @@ def modes(count: int, separation: float, seed: int = 0) -> tuple[np.ndarray, np.
     return (centres[truth] + rng.normal(size=(STATES, WIDE))).astype(np.float32), truth
 
 
-def fitted(activations: np.ndarray, options: FitOptions = QUICK, seed: int = 0) -> Codebook:
+def fitted(activations: np.ndarray, seed: int = 0, **options: int) -> tuple[CodebookRule, CodeUse]:
     lives = make_lives([len(activations) // 10] * 10)
     tick = np.tile(np.arange(len(activations) // 10) * TICKS_APART, 10)
-    return fit_codebook(activations, lives, tick, options, seed)
+    return fit_codebook(activations, lives, tick, seed, **(QUICK | options))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 def test_modes_ten_deviations_apart_are_recovered(scale: float) -> None:
     activations, truth = modes(5, separation=10)
-    book = fitted(scale * activations + 3 * scale)
-    labels = book.labels_of(scale * activations + 3 * scale)
+    rule, use = fitted(scale * activations + 3 * scale)
+    labels = rule.labels_of(scale * activations + 3 * scale)
     assert adjusted_rand_score(truth, labels) > 0.95
-    assert book.perplexity == pytest.approx(5, abs=0.1) and (np.diff(np.bincount(labels)) <= 0).all()
-    assert np.array_equal(book.labels_of(scale * activations + 3 * scale), labels)
+    assert use.perplexity == pytest.approx(5, abs=0.1) and (np.diff(np.bincount(labels)) <= 0).all()
 
 
 @pytest.mark.slow
 def test_eight_modes_are_recovered_from_a_dump_with_three_dimensions_too() -> None:
     activations, truth = modes(8, separation=16)
     for dimensions in (2, 3):
-        book = fitted(activations, FitOptions(8, dimensions, 500, 128))
-        assert book.weight.shape == (WIDE, dimensions)
-        assert adjusted_rand_score(truth, book.labels_of(activations)) > 0.95
+        rule, _ = fitted(activations, codes=8, plane_dimensions=dimensions, steps=500)
+        assert rule.weight.shape == (WIDE, dimensions)
+        assert adjusted_rand_score(truth, rule.labels_of(activations)) > 0.95
 
 
 def test_noise_has_no_codes_that_another_seed_finds_again() -> None:
     noise = np.random.default_rng(1).normal(size=(STATES, WIDE)).astype(np.float32)
-    first, second = (fitted(noise, seed=seed).labels_of(noise) for seed in (0, 1))
+    first, second = (fitted(noise, seed)[0].labels_of(noise) for seed in (0, 1))
     assert adjusted_rand_score(first, second) < 0.2
 
 
 def test_a_fit_is_repeated_bit_for_bit() -> None:
     activations, _ = modes(5, separation=10)
-    options = FitOptions(codes=5, steps=120, states=64)
-    first, again = fitted(activations, options), fitted(activations, options)
+    (first, _), (again, _) = (fitted(activations, steps=120, states=64) for _ in range(2))
     assert np.array_equal(first.weight, again.weight) and np.array_equal(first.places, again.places)
 
 
@@ -269,7 +269,7 @@ def test_collapse_shows_in_the_perplexity() -> None:
     """All states but four are the same: a codebook can only tell those four apart."""
     activations = np.zeros((STATES, WIDE), np.float32)
     activations[:4] = np.random.default_rng(0).normal(size=(4, WIDE))
-    assert fitted(activations).perplexity < 1.1
+    assert fitted(activations)[1].perplexity < 1.1
 
 
 def test_states_of_an_agent_are_drawn_far_apart() -> None:
@@ -285,7 +285,7 @@ def test_states_of_an_agent_are_drawn_far_apart() -> None:
 
 def test_the_method_fits_other_records_anew() -> None:
     activations, truth = modes(5, separation=10)
-    method = method_of(QUICK)
+    method = method_of(FitSettings(Path("dump"), **QUICK))
     plane = method.embed(activations[:1000], seed=3, run_records=STATES)
     assert plane.shape == (1000, 2)
     assert adjusted_rand_score(truth[:1000], method.cluster(plane)) > 0.95
