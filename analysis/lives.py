@@ -44,9 +44,14 @@ class Lives:
 
 def lives_of(records: Records) -> Lives:
     """Find the lives of records in any order."""
-    _, index = number_lives(places_of(records))
+    return lives_at(places_of(records))
+
+
+def lives_at(places: Places) -> Lives:
+    """Find the lives of agent-ticks in any order."""
+    _, index = number_lives(places)
     lengths = np.bincount(index)
-    order = np.lexsort((records.tick, index))
+    order = np.lexsort((places["tick"], index))
     return Lives(index, order, np.cumsum(lengths) - lengths, lengths)
 
 

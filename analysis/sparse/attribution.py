@@ -94,8 +94,8 @@ def attribute(
     for number, episode in enumerate(episodes):
         ticks = read_ticks(folder, recorded, episode, TICKS // len(episodes), seed)
         observation = packed_observation(ticks.records, recorded.info.layout, recorded.policy.mask)
-        game = _Tick(recorded.policy, layer, observation, ticks.before, torch.from_numpy(ticks.records.action))
-        states, gradients = game.gradients()
+        tick = observation, ticks.before, torch.from_numpy(ticks.records.action)
+        states, gradients = _gradients(recorded.policy, layer, tick)
         strengths = coder.strengths(states)
         rows, features = (strengths != 0).nonzero(as_tuple=True)
         drawn = np.random.default_rng([seed, episode]).permutation(len(rows))[: REMOVALS // len(episodes)]
@@ -103,7 +103,7 @@ def attribute(
         rows, features = rows[kept], features[kept]
         removed = -strengths[rows, features, None] * coder.decoder[features]  # (R, U)
         predicted = torch.stack([(gradient[rows] * removed).sum(dim=1) for gradient in gradients])
-        measured = game.measured(rows, removed)
+        measured = _measured(recorded.policy, layer, tick, rows, removed)
         life = ticks.life[rows.numpy()]
         parts.append((features.numpy(), predicted.numpy(), measured.numpy(), life, np.full(len(life), episode)))
         progress((number + 1) / len(episodes))
@@ -115,48 +115,45 @@ def attribute(
     return Attributions(feature, predicted_all.astype(np.float64), measured_all.astype(np.float64), units)
 
 
-@dataclass(frozen=True, eq=False)
-class _Tick:
-    """Recorded ticks that can be computed again with other states of a layer. B records."""
+_Tick = tuple[PackedObservation, MemoryState, torch.Tensor]
+"""What B agents see, the memory before, and the actions that they took."""
 
-    policy: RecurrentPolicy
-    layer: str
-    observation: PackedObservation
-    before: MemoryState
-    action: torch.Tensor
 
-    def gradients(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Return the layer's states, (B, U), and the gradients of value and action with respect to them."""
-        captured: list[torch.Tensor] = []
+def _gradients(policy: RecurrentPolicy, layer: str, tick: _Tick) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Return the layer's states, (B, U), and the gradients of value and action with respect to them."""
+    seen, before, action = tick
+    captured: list[torch.Tensor] = []
 
-        def watch(states: torch.Tensor) -> torch.Tensor:
-            captured.append(states.detach().requires_grad_())
-            return captured[-1]
+    def watch(states: torch.Tensor) -> torch.Tensor:
+        captured.append(states.detach().requires_grad_())
+        return captured[-1]
 
-        with self.policy.hooked({self.layer: watch}):
-            distribution, value, _ = self.policy(self.observation, self.before)
-        (states,) = captured
-        action = distribution.log_probability(self.action).sum()
-        gradients = [torch.autograd.grad(output, states, retain_graph=True)[0] for output in (value.sum(), action)]
-        return states.detach(), gradients
+    with policy.hooked({layer: watch}):
+        distribution, value, _ = policy(seen, before)
+    (states,) = captured
+    outputs = value.sum(), distribution.log_probability(action).sum()
+    return states.detach(), [torch.autograd.grad(output, states, retain_graph=True)[0] for output in outputs]
 
-    @torch.no_grad()
-    def measured(self, rows: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
-        """Return how value and action change if states of some records are moved, (R,) and (R, U) to (2, R)."""
-        changes = []
-        for place, move in zip(rows.split(_BATCH), moves.split(_BATCH), strict=True):
-            seen, before, action = self.observation.take(place), self.before.take(place), self.action[place]
-            plain = self._outputs(seen, before, action, None)
-            changes.append(self._outputs(seen, before, action, move) - plain)
-        return torch.cat(changes, dim=1)
 
-    def _outputs(
-        self, seen: PackedObservation, before: MemoryState, action: torch.Tensor, move: torch.Tensor | None
-    ) -> torch.Tensor:
-        hooks = {} if move is None else {self.layer: lambda states: states + move}
-        with self.policy.hooked(hooks):
-            distribution, value, _ = self.policy(seen, before)
-        return torch.stack([value, distribution.log_probability(action).sum(dim=1)]).double()
+@torch.no_grad()
+def _measured(
+    policy: RecurrentPolicy, layer: str, tick: _Tick, rows: torch.Tensor, moves: torch.Tensor
+) -> torch.Tensor:
+    """Return how value and action change if states of some records are moved, (R,) and (R, U) to (2, R)."""
+    changes = []
+    for place, move in zip(rows.split(_BATCH), moves.split(_BATCH), strict=True):
+        some = tick[0].take(place), tick[1].take(place), tick[2][place]
+        plain = _outputs(policy, layer, some, None)
+        changes.append(_outputs(policy, layer, some, move) - plain)
+    return torch.cat(changes, dim=1)
+
+
+def _outputs(policy: RecurrentPolicy, layer: str, tick: _Tick, move: torch.Tensor | None) -> torch.Tensor:
+    seen, before, action = tick
+    hooks = {} if move is None else {layer: lambda states: states + move}
+    with policy.hooked(hooks):
+        distribution, value, _ = policy(seen, before)
+    return torch.stack([value, distribution.log_probability(action).sum(dim=1)]).double()
 
 
 def _correlation(sums: np.ndarray) -> np.ndarray:

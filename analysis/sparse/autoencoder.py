@@ -8,7 +8,6 @@ States are divided by one number for the whole layer, so that their mean squared
 of units. Losses are in shares of that: 1 is what the centre alone leaves.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from activation_store.sparse_dictionary import DictionaryKind, DictionarySource, SparseDictionary
+from activation_store.sparse_dictionary import DictionaryKind
 from agent_zoo.sparse_codes import keep_largest
 
 BANDWIDTH = 0.1
@@ -155,26 +154,6 @@ def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead
     unexplained = float(_unexplained(rest))
     revived = _reviving_loss(rest, z, dead, p, k) if dead.any() else 0.0
     return Step(loss + extra + REVIVING * revived, unexplained, fired, active, least)
-
-
-def folded(
-    kind: DictionaryKind, k: int, p: Mapping[str, np.ndarray], scale: float, threshold: float, source: DictionarySource
-) -> SparseDictionary:
-    """Return the trained autoencoder in raw units.
-
-    Args:
-        p: the parameters by name, in normalised units.
-        scale: raw units in a normalised one.
-        threshold: of BatchTopK's strengths when states come one by one, in normalised units.
-    """
-    features = len(p["decoder"])
-    thresholds = {
-        "topk": np.zeros(features), "jumprelu": np.exp(p["log_threshold"])
-    }.get(kind, np.full(features, threshold))  # fmt: skip
-    return SparseDictionary(
-        kind, k, p["decoder"], (scale * p["centre"]).astype(np.float32), source, p["encoder"],
-        (scale * p["encoder_bias"]).astype(np.float32), (scale * thresholds).astype(np.float32),
-    )  # fmt: skip
 
 
 def _sum_of_rows(places: torch.Tensor, strengths: torch.Tensor, decoder: torch.Tensor) -> torch.Tensor:

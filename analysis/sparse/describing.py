@@ -5,8 +5,9 @@ can be read linearly with the least change. Nulling holds one linear read-out, b
 takes out the sparse features whose strengths correlate most with the variable.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,13 +18,15 @@ from activation_store.directions import DIRECTIONS_FILE, Direction, Source, writ
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.sparse_codes import SparseCoder
+from analysis.explorer.views import view_facts
 from analysis.features.feature import Feature
 from analysis.features.registry import features_named
+from analysis.pages.packing import embedded, pack
+from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
 from analysis.sparse.meaning import BESIDE, PERMUTATIONS, Meanings, correlations, feature_cards, meanings, rows_of
 from analysis.sparse.outputs import attribution_scatter
-from analysis.sparse.page.page import sparse_page
 from analysis.sparse.report import Row
 from analysis.sparse.scores import Estimate, strengths_of
 from analysis.sparse.settings import SparseSettings
@@ -131,6 +134,9 @@ PAGE_FILE = "sparse_features.html"
 FEATURES_FILE = "sparse_features"
 UNIT = "distance along the feature's direction, in activation units"
 
+_PAGE = Path(__file__).parent / "page"
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
+_SCRIPTS = [_PAGE / f"{name}.js" for name in ("data", "life", "main")]
 _SHOWN = 10
 _ERASED = 20_000
 
@@ -269,6 +275,29 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
     behaviours = [{"name": f.name, "unit": f.unit, "definition": f.definition} for f in described_features(settings)]
     facts = _facts(described, settings, metadata)
     folder.save_text(PAGE_FILE, sparse_page(folder.path.name, facts, behaviours, described.tables, described.texts))
+
+
+def sparse_page(
+    name: str, facts: Mapping[str, object], behaviours: Sequence[Mapping[str, str]], tables: Mapping[str, np.ndarray],
+    texts: Mapping[str, Sequence[str]],
+) -> str:  # fmt: skip
+    """Return a page with a card for each feature: what it goes with, its top records, and their lives.
+
+    Args:
+        facts: texts that the head of the page says: policy, layer, dictionary, dump, scores and intervals.
+        behaviours: names, units and definitions of those that features are described with.
+        tables, texts: as `feature_cards` returns them.
+    """
+    packed = pack(tables, texts)
+    content = {
+        "columns": packed.columns, **view_facts(), "parts": tables["feature.byAge"].shape[1],
+        "behaviours": list(behaviours), "dump": facts["dump"],
+    }  # fmt: skip
+    page = environment(_PAGE, trim=True).get_template("template.html")
+    return page.render(
+        name=name, about=facts, features=len(texts["titles"]), facts=embedded(content), packed=packed.content,
+        style=style_of("window", _PAGE), scripts=scripts_of(_KIT, _SCRIPTS),
+    )  # fmt: skip
 
 
 def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadata) -> dict[str, object]:

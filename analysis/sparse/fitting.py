@@ -5,7 +5,7 @@ features than the layer has units; k-means has as many as the autoencoder. All g
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from activation_store.sparse_dictionary import (
     read_dictionary,
     write_dictionary,
 )
-from analysis.sparse.autoencoder import folded
-from analysis.sparse.settings import SparseSettings
+from analysis.sparse.settings import SparseSettings, features_of
 from analysis.sparse.states import SparseStates
-from analysis.sparse.training import Epoch, FitPlan, Normalisation, normalisation, train
+from analysis.sparse.training import Epoch, FitPlan, Normalisation, Training, normalisation, train
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import PARTIAL_SUFFIX, make_folder, write_json
 from common.progress_view import progress
@@ -105,66 +104,45 @@ def _k_means(states: np.ndarray, centre: np.ndarray, features: int, seed: int) -
     return k_means.cluster_centers_.astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One dictionary to fit.
-
-    Attributes:
-        name: unique in the run, such as topk_8x_k32.
-        features: wanted; PCA and ICA have as many as the states have dimensions.
-        k: features of a state.
-        original: name of the entry that differs only in its seed and is reported; None if this is that one.
-    """
-
-    name: str
-    kind: DictionaryKind
-    features: int
-    k: int
-    seed: int
-    layer: str
-    original: str | None = None
-
-
-def entries(settings: SparseSettings, units: int, *, untrained: bool = False) -> list[Entry]:
+def plans(settings: SparseSettings, units: int, *, untrained: bool = False) -> list[FitPlan]:
     """Return the dictionaries to fit to the states of a layer of this many units, baselines first.
 
     Args:
         untrained: whether to list those of the untrained network beside the policy, which have one seed.
     """
-    by_name: dict[str, Entry] = {}
-    prefix, layer = (f"{UNTRAINED}_", f"{UNTRAINED}_{settings.layer}") if untrained else ("", settings.layer)
+    by_name: dict[str, FitPlan] = {}
+    prefix = f"{UNTRAINED}_" if untrained else ""
 
     def add(name: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
-        original = prefix + name
-        name = original + (f"_seed{settings.seed + number}" if number else "")
-        by_name.setdefault(
-            name, Entry(name, kind, features, k, settings.seed + number, layer, original if number else None)
-        )
+        original, seed = prefix + name, settings.seed + number
+        name = original + (f"_seed{seed}" if number else "")
+        layer, other = prefix + settings.layer, original if number else None
+        by_name.setdefault(name, FitPlan(kind, features, k, seed, settings.epochs, name, layer, other))
 
     for k in settings.sparsities:
         for kind in BASELINES:
             for width in settings.widths if kind == "k_means" else settings.widths[:1]:
-                name = f"{kind}_{width.text}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
-                add(name, kind, width.features(units), k)
+                name = f"{kind}_{width}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
+                add(name, kind, features_of(width, units), k)
     for width in settings.widths:
         for k in settings.sparsities:
             for kind in settings.kinds:
                 for number in range(1 if untrained else settings.seeds):
-                    add(f"{kind}_{width.text}_k{k}", kind, width.features(units), k, number)
+                    add(f"{kind}_{width}_k{k}", kind, features_of(width, units), k, number)
     return list(by_name.values())
 
 
-def floor_entries(wanted: Sequence[Entry]) -> list[Entry]:
-    """Return the entries to fit to a Gaussian: each autoencoder that has another seed, and the first other seed."""
-    pairs: dict[str, Entry] = {}
-    for entry in wanted:
-        if entry.original is not None:
-            pairs.setdefault(entry.original, entry)
-    originals = {entry.name: entry for entry in wanted}
+def floor_plans(wanted: Sequence[FitPlan]) -> list[FitPlan]:
+    """Return the plans to fit to a Gaussian: each autoencoder that has another seed, and the first other seed."""
+    pairs: dict[str, FitPlan] = {}
+    for plan in wanted:
+        if plan.original is not None:
+            pairs.setdefault(plan.original, plan)
+    originals = {plan.name: plan for plan in wanted}
     return [
-        replace(entry, name=f"{GAUSSIAN}_{entry.name}", original=original and f"{GAUSSIAN}_{original}")
+        replace(plan, name=f"{GAUSSIAN}_{plan.name}", original=original and f"{GAUSSIAN}_{original}")
         for name, other in pairs.items()
-        for entry, original in ((originals[name], None), (other, name))
+        for plan, original in ((originals[name], None), (other, name))
     ]
 
 
@@ -177,7 +155,7 @@ class Fitted:
         curve: of its training; empty for baselines.
     """
 
-    entry: Entry
+    plan: FitPlan
     dictionary: SparseDictionary
     curve: tuple[Epoch, ...]
 
@@ -207,65 +185,66 @@ def claim(settings: SparseSettings, described: Mapping[str, Any]) -> Path:
 
 
 def fit(
-    folder: Path, wanted: list[Entry], states: SparseStates, source: DictionarySource, epochs: int,
+    folder: Path, wanted: Sequence[FitPlan], states: SparseStates, source: DictionarySource,
     on_epoch: Callable[[str, Epoch], None], console: Console,
-) -> Iterator[Fitted]:  # fmt: skip
-    """Fit dictionaries to the states of one layer, or read those that an interrupted run finished.
+) -> dict[str, Fitted]:  # fmt: skip
+    """Fit dictionaries to the states of one layer, or read those that an interrupted run finished; by name.
 
     Args:
         source: of all dictionaries; layer and seed are filled in.
     """
     normal: Normalisation | None = None
     like: dict[tuple[DictionaryKind, int], SparseDictionary] = {}
-    for entry in wanted:
-        path = folder / f"{entry.name}{SUFFIX}"
-        own = replace(source, layer=entry.layer, seed=entry.seed)
+    fitted: dict[str, Fitted] = {}
+    for plan in wanted:
+        path = folder / f"{plan.name}{SUFFIX}"
+        own = replace(source, layer=plan.layer, seed=plan.seed)
         if path.exists():
-            yield Fitted(entry, read_dictionary(path), _read_curve(folder, entry))
+            fitted[plan.name] = Fitted(plan, read_dictionary(path), _read_curve(folder, plan))
             continue
-        if entry.kind in BASELINES:
-            key = entry.kind, entry.features if entry.kind == "k_means" else 0
+        curve: tuple[Epoch, ...] = ()
+        if plan.kind in BASELINES:
+            key = plan.kind, plan.features if plan.kind == "k_means" else 0
             if key not in like:
-                with progress(f"fitting {entry.name}", console=console):
-                    like[key] = baseline(entry.kind, states.values, entry.features, entry.k, own)
-            dictionary = replace(like[key], k=min(entry.k, like[key].features))
-            curve: tuple[Epoch, ...] = ()
+                with progress(f"fitting {plan.name}", console=console):
+                    like[key] = baseline(plan.kind, states.values, plan.features, plan.k, own)
+            dictionary = replace(like[key], k=min(plan.k, like[key].features))
         else:
             normal = normal or normalisation(states.values, source.seed)
-            dictionary, curve = _trained(folder, entry, states, normal, own, epochs, on_epoch, console)
-            write_json(folder / f"{entry.name}{_CURVE}", [asdict(epoch) for epoch in curve])
+            training = _trained(folder, plan, states, normal, on_epoch, console)
+            dictionary, curve = training.dictionary(own), tuple(training.curve)
+            write_json(folder / f"{plan.name}{_CURVE}", [asdict(epoch) for epoch in curve])
         write_dictionary(path, dictionary)
-        (folder / f"{entry.name}{_UNFINISHED}").unlink(missing_ok=True)
-        yield Fitted(entry, dictionary, curve)
+        (folder / f"{plan.name}{_UNFINISHED}").unlink(missing_ok=True)
+        fitted[plan.name] = Fitted(plan, dictionary, curve)
+    return fitted
 
 
 def _trained(
-    folder: Path, entry: Entry, states: SparseStates, normal: Normalisation, source: DictionarySource, epochs: int,
-    on_epoch: Callable[[str, Epoch], None], console: Console,
-) -> tuple[SparseDictionary, tuple[Epoch, ...]]:  # fmt: skip
-    plan = FitPlan(entry.kind, entry.features, entry.k, entry.seed, epochs)
+    folder: Path, plan: FitPlan, states: SparseStates, normal: Normalisation, on_epoch: Callable[[str, Epoch], None],
+    console: Console,
+) -> Training:  # fmt: skip
     latest: list[Epoch] = []
 
     def finished(epoch: Epoch) -> None:
         latest[:] = [epoch]
-        on_epoch(entry.name, epoch)
+        on_epoch(plan.name, epoch)
 
-    with progress(f"training {entry.name}", "states", console=console) as show:
+    with progress(f"training {plan.name}", "states", console=console) as show:
 
         def report(done: int, total: int) -> None:
             detail = f"{latest[0].unexplained:.2%} of the variance left" if latest else ""
             show(done, total, detail)
 
-        trained = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", finished, report)
-    return folded(entry.kind, entry.k, trained.parameters, normal.scale, trained.threshold, source), trained.curve
+        return train(plan, states.values, normal, folder / f"{plan.name}{_UNFINISHED}", finished, report)
 
 
-def _read_curve(folder: Path, entry: Entry) -> tuple[Epoch, ...]:
-    path = folder / f"{entry.name}{_CURVE}"
-    if entry.kind in BASELINES:
+def _read_curve(folder: Path, plan: FitPlan) -> tuple[Epoch, ...]:
+    path = folder / f"{plan.name}{_CURVE}"
+    if plan.kind in BASELINES:
         return ()
     content: Any = read_small_json(path)
     try:
         return tuple(Epoch(**line) for line in content)
     except TypeError:
-        raise UserError(f"{path} is damaged: delete it and {entry.name}{SUFFIX}, and resume again") from None
+        raise UserError(f"{path} is damaged: delete it and {plan.name}{SUFFIX}, and resume again") from None

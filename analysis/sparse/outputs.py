@@ -90,7 +90,7 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
     fitted = {name: trained for result in results for name, trained in result.fitted.items()}
     for name, one in fitted.items():
         write_dictionary(folder.path / f"{name}.safetensors", one.dictionary)
-        if one.entry.kind in AUTOENCODERS:
+        if one.plan.kind in AUTOENCODERS:
             make_folder(folder.path / SAE_LENS_FOLDER / name)
             for file, written in sae_lens_files(one.dictionary).items():
                 folder.save_bytes(f"{SAE_LENS_FOLDER}/{name}/{file}", written)
@@ -102,12 +102,12 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
 def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
     fitted = {name: trained for result in results for name, trained in result.fitted.items()}
     reported = [
-        name for name, trained in fitted.items() if trained.entry.kind in AUTOENCODERS and not trained.entry.original
+        name for name, trained in fitted.items() if trained.plan.kind in AUTOENCODERS and not trained.plan.original
     ]
     usages = {name: usage for result in results for name, usage in result.usages.items()}
     folder.save_figure("training_curves.png", training_curves({name: fitted[name].curve for name in reported}))
     folder.save_figure("feature_density.png", density_histogram({n: usages[n].density for n in reported}))
-    rows = [row for result in results for row in result.scores() if not fitted[row["name"]].entry.original]
+    rows = [row for result in results for row in result.scores() if not fitted[row["name"]].plan.original]
     folder.save_figure("reconstruction.png", scores_figure(rows))
     stabilities = {f"{a} and {b}": stability for result in results for (a, b), stability in result.stabilities.items()}
     if stabilities:
@@ -119,7 +119,7 @@ def headline(results: Sequence[Tested]) -> Table:
     rows = []
     for result in results:
         for row in result.scores():
-            if result.fitted[row["name"]].entry.original:
+            if result.fitted[row["name"]].plan.original:
                 continue
             spliced = ("-",) * 3
             if result.spliced is not None:

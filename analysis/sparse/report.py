@@ -91,7 +91,7 @@ Row = dict[str, Any]
 
 def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
     """Tell whether a baseline is one for an autoencoder: of the same layer and k, k-means of the same width."""
-    own, its = autoencoder.entry, other.entry
+    own, its = autoencoder.plan, other.plan
     same = its.kind in BASELINES and own.kind not in BASELINES and (own.layer, own.k) == (its.layer, its.k)
     return same and own.original is None and (its.kind != "k_means" or own.features == its.features)
 
@@ -132,10 +132,10 @@ class Tested:
         return [self._score(*both) for both in self.fitted.items()]
 
     def _score(self, name: str, fitted: Fitted) -> Row:
-        entry, dictionary, usage, run = fitted.entry, fitted.dictionary, self.usages[name], self.spliced
+        plan, dictionary, usage, run = fitted.plan, fitted.dictionary, self.usages[name], self.spliced
         return {
-            "name": entry.name, "layer": entry.layer, "kind": entry.kind, "features": dictionary.features,
-            "k": dictionary.k, "seed": entry.seed, "active": usage.active, "alive": usage.alive,
+            "name": plan.name, "layer": plan.layer, "kind": plan.kind, "features": dictionary.features,
+            "k": dictionary.k, "seed": plan.seed, "active": usage.active, "alive": usage.alive,
             **_ends("unexplained", usage.unexplained), **_ends("kl", run.kl(name) if run else _UNKNOWN),
             "kl_kept": run.kl_kept(name).value if run else math.nan,
             **_ends("value", run.value(name) if run else _UNKNOWN),

@@ -16,24 +16,13 @@ from common.user_error import UserError
 from common.weights_and_biases import Wandb
 
 MOST_FEATURES = 1 << 20
-_WIDTH = re.compile(r"(\d{1,7})(x?)")
+_WIDTH = re.compile(r"\d{1,7}x?")
 
 
-@dataclass(frozen=True)
-class Width:
-    """A number of features: in itself, or as a multiple of the layer's units.
-
-    Attributes:
-        text: as the user wrote it, such as 8x or 2048.
-    """
-
-    text: str
-    number: int
-    is_multiple: bool
-
-    def features(self, units: int) -> int:
-        """Return the number of features for a layer of this many units."""
-        return self.number * units if self.is_multiple else self.number
+def features_of(width: str, units: int) -> int:
+    """Return the number of features that a width, such as 2048 or 8x, means for a layer of this many units."""
+    number = int(width.removesuffix("x"))
+    return number * units if width.endswith("x") else number
 
 
 BYTES_A_RECORD = 8_000
@@ -120,22 +109,19 @@ class SparseSettings:
         return tuple(kind for name in names for kind in get_args(DictionaryKind) if kind == name)
 
     @property
-    def widths(self) -> tuple[Width, ...]:
-        """The numbers of features.
+    def widths(self) -> tuple[str, ...]:
+        """The numbers of features, such as 8x or 2048.
 
         Raises:
             UserError: one is neither a number nor a multiple.
         """
-        widths = []
-        for text in _distinct("width", self.width):
-            parts = _WIDTH.fullmatch(text)
-            if parts is None or int(parts[1]) < 1:
-                raise UserError(
-                    f"--width is {self.width}: must be numbers of features, such as 2048, or multiples of the units, "
-                    "such as 8x"
-                )
-            widths.append(Width(text, int(parts[1]), bool(parts[2])))
-        return tuple(widths)
+        widths = _distinct("width", self.width)
+        if not all(_WIDTH.fullmatch(width) and features_of(width, 1) for width in widths):
+            raise UserError(
+                f"--width is {self.width}: must be numbers of features, such as 2048, or multiples of the units, "
+                "such as 8x"
+            )
+        return widths
 
     @property
     def sparsities(self) -> tuple[int, ...]:
@@ -173,13 +159,13 @@ class SparseSettings:
             UserError: k is above a width, or a width is too large.
         """
         for width in self.widths:
-            features = width.features(units)
+            features = features_of(width, units)
             if features > MOST_FEATURES:
-                raise UserError(f"--width {width.text} is {features:,} features: must be at most {MOST_FEATURES:,}")
+                raise UserError(f"--width {width} is {features:,} features: must be at most {MOST_FEATURES:,}")
             for k in self.sparsities:
                 if k > features:
                     raise UserError(
-                        f"--k {k} is above --width {width.text}, which is {features} features of {units} units: a "
+                        f"--k {k} is above --width {width}, which is {features} features of {units} units: a "
                         "state cannot have more features than there are"
                     )
 

@@ -1,7 +1,7 @@
 """A run of sparse autoencoders: fit, test, splice in, compare, and write what was found."""
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
 from analysis.runs.record_limit import check_fits, note
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
-from analysis.sparse.fitting import GAUSSIAN, Entry, Fitted, claim, entries, fit, floor_entries
+from analysis.sparse.fitting import GAUSSIAN, Fitted, claim, fit, floor_plans, plans
 from analysis.sparse.report import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
 from analysis.sparse.settings import BYTES_A_RECORD, SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_untrained, reconstructions, splice
 from analysis.sparse.states import SparseStates, Split, check_enough, read_states, split_episodes
-from analysis.sparse.training import Epoch
+from analysis.sparse.training import Epoch, FitPlan
 from common.files import sha256
 from common.progress_view import say, step
 from common.weights_and_biases import mirrored
@@ -63,9 +63,9 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
     described = _described(settings, split)
     waiting = claim(settings, described)
     units = metadata.layers[settings.layer]
-    results = [_tested(settings, metadata, split, waiting, entries(settings, units), recorded, console)]
+    results = [_tested(settings, metadata, split, waiting, plans(settings, units), recorded, console)]
     if settings.untrained:
-        wanted = entries(settings, units, untrained=True)
+        wanted = plans(settings, units, untrained=True)
         twin = load_untrained(settings.dump, metadata, recorded) if recorded else None
         if recorded and twin is None:
             console.print("the untrained network cannot be built again as it was recorded, so it is not spliced")
@@ -91,8 +91,8 @@ def _described_features(
     console: Console,
 ) -> describing.Described:  # fmt: skip
     """Describe the features of the first autoencoder that was asked for."""
-    first = next(trained for trained in tested.fitted.values() if trained.entry.kind in AUTOENCODERS)
-    name = first.entry.name
+    first = next(trained for trained in tested.fitted.values() if trained.plan.kind in AUTOENCODERS)
+    name = first.plan.name
     again = np.full((2, first.dictionary.features), np.nan)
     for (own, _), similarity in tested.stabilities.items():
         if own == name:
@@ -102,23 +102,23 @@ def _described_features(
 
 
 def _tested(
-    settings: SparseSettings, metadata: DumpMetadata, split: Split, waiting: Path, wanted: Sequence[Entry],
+    settings: SparseSettings, metadata: DumpMetadata, split: Split, waiting: Path, wanted: Sequence[FitPlan],
     recorded: RecordedPolicy | None, console: Console,
 ) -> Tested:  # fmt: skip
     """Fit the dictionaries of one layer, and test them."""
     layer = wanted[0].layer
     with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
         states = read_states(settings.dump, layer, split.train, show)
-    check_enough(settings.dump, len(states), max(entry.features for entry in wanted))
+    check_enough(settings.dump, len(states), max(plan.features for plan in wanted))
     with mirrored(settings.tracking, settings.run_folder.name, _plain(settings), settings.output_dir) as mirror:
 
         def log(name: str, epoch: Epoch) -> None:
             mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})
 
-        source, pairs = _source(settings, metadata, states), floor_entries(wanted)
-        fitted = _by_name(fit(waiting, list(wanted), states, source, settings.epochs, log, console))
+        source, pairs = _source(settings, metadata, states), floor_plans(wanted)
+        fitted = fit(waiting, wanted, states, source, log, console)
         drawn = states.surrogate(settings.seed) if pairs else states
-        gaussian = _by_name(fit(waiting, pairs, drawn, source, settings.epochs, log, console))
+        gaussian = fit(waiting, pairs, drawn, source, log, console)
     mean = states.values.mean(axis=0, dtype=np.float64).astype(np.float32)
     del states, drawn
     with step(console, f"testing on {len(split.test)} other episodes") as show:
@@ -143,17 +143,13 @@ def _tested(
     return Tested(fitted, usages, intervals, spliced, stabilities)
 
 
-def _by_name(fits: Iterable[Fitted]) -> dict[str, Fitted]:
-    return {trained.entry.name: trained for trained in fits}
-
-
 def _pairs(fitted: dict[str, Fitted], usages: dict[str, Usage]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
     """Return the directions of the living features of each autoencoder and its other seeds, (F, U) and (G, U)."""
     living = {name: trained.dictionary.decoder[usages[name].density > 0] for name, trained in fitted.items()}
     return {
         (original, name): (living[original], living[name])
         for name, trained in fitted.items()
-        if (original := trained.entry.original) is not None
+        if (original := trained.plan.original) is not None
     }
 
 

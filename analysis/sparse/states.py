@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.lives import number_lives, places_of
+from activation_store.lives import places_of
 from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
 from analysis.features.feature import Feature
 from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns
-from analysis.lives import Lives, lives_of
+from analysis.lives import Lives, lives_at, lives_of
 from analysis.statistics.circular_shift import age_of, time_course
 from analysis.statistics.stability import gaussian_surrogate
 from common.number_text import plural
@@ -190,8 +190,4 @@ def _rest(values: np.ndarray, tick: np.ndarray, age: np.ndarray) -> np.ndarray:
 
 def _joined(parts: Sequence[SparseStates]) -> SparseStates:
     places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
-    _, index = number_lives(places)
-    lengths = np.bincount(index)
-    order = np.lexsort((places["tick"], index))
-    lives = Lives(index, order, np.cumsum(lengths) - lengths, lengths)
-    return SparseStates(np.concatenate([part.values for part in parts]), places, lives)
+    return SparseStates(np.concatenate([part.values for part in parts]), places, lives_at(places))

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import torch
 
-from activation_store.sparse_dictionary import DictionaryKind
+from activation_store.sparse_dictionary import DictionaryKind, DictionarySource, SparseDictionary
 from analysis.matrix_products import fast_products
 from analysis.sparse.autoencoder import Parameters, step
 from common.array_files import Kind, read_tensors, write_tensors
@@ -33,12 +33,15 @@ _REPORT_EVERY = 8
 
 @dataclass(frozen=True)
 class FitPlan:
-    """One autoencoder to train.
+    """One dictionary to fit.
 
     Attributes:
+        features: wanted; PCA and ICA have as many as the states have dimensions.
         k: features of a state.
         seed: of the first directions and of the order of states.
         epochs: passes over the training states.
+        name: unique in the run, such as topk_8x_k32.
+        original: name of the plan that differs only in its seed and is reported; None if this is that one.
     """
 
     kind: DictionaryKind
@@ -46,6 +49,14 @@ class FitPlan:
     k: int
     seed: int
     epochs: int
+    name: str = ""
+    layer: str = ""
+    original: str | None = None
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What decides the parameters of a training, as its file holds it."""
+        return {name: getattr(self, name) for name in ("kind", "features", "k", "seed", "epochs")}
 
 
 @dataclass(frozen=True)
@@ -83,20 +94,6 @@ class Normalisation:
     sample: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A trained autoencoder.
-
-    Attributes:
-        parameters: as in `Parameters`, by name, in normalised units.
-        threshold: of BatchTopK's strengths, in normalised units; 0 for kinds without one.
-    """
-
-    parameters: dict[str, np.ndarray]
-    threshold: float
-    curve: tuple[Epoch, ...]
-
-
 def normalisation(states: np.ndarray, seed: int) -> Normalisation:
     """Measure how to normalise states, (B, U), from up to 20,000 of them; the centre is their geometric median."""
     chosen = np.random.default_rng(seed).permutation(len(states))[:_SAMPLE]
@@ -125,7 +122,7 @@ def geometric_median(points: np.ndarray) -> np.ndarray:
 def train(
     plan: FitPlan, states: np.ndarray, normal: Normalisation, unfinished: Path | None,
     on_epoch: Callable[[Epoch], None] = lambda _: None, report: Callable[[int, int], None] = lambda *_: None,
-) -> Trained:  # fmt: skip
+) -> "Training":  # fmt: skip
     """Train an autoencoder, from where an interrupted training left off if there is one.
 
     Args:
@@ -136,10 +133,7 @@ def train(
     Raises:
         UserError: the loss is no longer finite, or the file is damaged or of another training.
     """
-    if unfinished and unfinished.exists():
-        training = _Training.read(unfinished, plan, normal)
-    else:
-        training = _Training(plan, normal)
+    training = Training.read(unfinished, plan, normal) if unfinished and unfinished.exists() else Training(plan, normal)
     values = torch.from_numpy(states)
     for number in range(len(training.curve), plan.epochs):
         epoch = training.epoch(values, number, report)
@@ -147,12 +141,16 @@ def train(
         if unfinished and number + 1 < plan.epochs:
             training.write(unfinished)
         on_epoch(epoch)
-    parameters = {name: tensor.detach().numpy().copy() for name, tensor in training.p.tensors().items()}
-    return Trained(parameters, training.threshold, tuple(training.curve))
+    return training
 
 
-class _Training:
-    """The state of one training."""
+class Training:
+    """One training: the parameters so far, in normalised units, and what the following epochs depend on.
+
+    Attributes:
+        threshold: of BatchTopK's strengths when states come one by one, in normalised units; 0 for other kinds.
+        curve: the epochs so far.
+    """
 
     def __init__(self, plan: FitPlan, normal: Normalisation):
         self.plan, self.scale = plan, normal.scale
@@ -164,6 +162,22 @@ class _Training:
         self.silent = torch.zeros(plan.features, dtype=torch.int64)  # states since each feature was active
         self.threshold = 0.0
         self.curve: list[Epoch] = []
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The parameters as in `Parameters`, by name."""
+        return {name: tensor.detach().numpy().copy() for name, tensor in self.p.tensors().items()}
+
+    def dictionary(self, source: DictionarySource) -> SparseDictionary:
+        """Return the autoencoder in raw units."""
+        p, plan, scale = self.parameters, self.plan, self.scale
+        thresholds = {
+            "topk": np.zeros(plan.features), "jumprelu": np.exp(p["log_threshold"])
+        }.get(plan.kind, np.full(plan.features, self.threshold))  # fmt: skip
+        return SparseDictionary(
+            plan.kind, plan.k, p["decoder"], (scale * p["centre"]).astype(np.float32), source, p["encoder"],
+            (scale * p["encoder_bias"]).astype(np.float32), (scale * thresholds).astype(np.float32),
+        )  # fmt: skip
 
     def epoch(self, states: torch.Tensor, number: int, report: Callable[[int, int], None]) -> Epoch:
         """Train on every state once, in an order that depends on the seed and the epoch alone."""
@@ -206,23 +220,23 @@ class _Training:
             for part, value in self.optimiser.state.get(tensor, {}).items():
                 arrays[f"{part}/{name}"] = value.numpy()
         text = {
-            "plan": asdict(self.plan), "scale": self.scale, "threshold": self.threshold,
+            "plan": self.plan.deciding, "scale": self.scale, "threshold": self.threshold,
             "curve": [asdict(epoch) for epoch in self.curve],
         }  # fmt: skip
         write_tensors(path, {**arrays, "silent": self.silent.numpy()}, orjson.dumps(text).decode(), _KIND)
 
     @staticmethod
-    def read(path: Path, plan: FitPlan, normal: Normalisation) -> "_Training":
+    def read(path: Path, plan: FitPlan, normal: Normalisation) -> "Training":
         """Read a training.
 
         Raises:
             UserError: the file is damaged, or of another training.
         """
         arrays, text = read_tensors(path, _KIND)
-        training = _Training(plan, normal)
+        training = Training(plan, normal)
         try:
             content: Any = orjson.loads(text)
-            if content["plan"] != asdict(plan) or content["scale"] != normal.scale:
+            if content["plan"] != plan.deciding or content["scale"] != normal.scale:
                 raise UserError(f"{path} belongs to a run with other arguments or another dump: delete it")
             training.threshold = float(content["threshold"])
             training.curve = [Epoch(**epoch) for epoch in content["curve"]]

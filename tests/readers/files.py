@@ -24,8 +24,8 @@ from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms
 from analysis.interventions.play.start import _claim
 from analysis.runs.codebook_rule import read_names
 from analysis.runs.run_folder import Parts
-from analysis.sparse.fitting import Entry, _read_curve, claim
-from analysis.sparse.training import Epoch, FitPlan, _Training, normalisation
+from analysis.sparse.fitting import _read_curve, claim
+from analysis.sparse.training import Epoch, FitPlan, Training, normalisation
 from analysis.training_runs.held_out import _checkpoint_hashes
 from analysis.training_runs.run import read_run
 from analysis.world_model import training as world_training
@@ -185,13 +185,13 @@ file_reader(
 )  # fmt: skip
 file_reader(
     "analysis.sparse.training:read", kind="autoencoder training",
-    write=made("x.safetensors", _Training(FitPlan("topk", 6, 2, 0, 3), NORMAL).write),
-    read=lambda path: _Training.read(path, FitPlan("topk", 6, 2, 0, 3), NORMAL),
+    write=made("x.safetensors", Training(FitPlan("topk", 6, 2, 0, 3), NORMAL).write),
+    read=lambda path: Training.read(path, FitPlan("topk", 6, 2, 0, 3), NORMAL),
 )  # fmt: skip
 file_reader(
     "analysis.sparse.fitting:_read_curve",
     write=written("x.curve.json", orjson.dumps([asdict(Epoch(1, 50, 0.5, 0.1, 3.0, 0)) for _ in range(2)])),
-    read=lambda path: _read_curve(path.parent, Entry("x", "topk", 4, 2, 0, None)),
+    read=lambda path: _read_curve(path.parent, FitPlan("topk", 4, 2, 0, 3, "x")),
 )
 file_reader(
     "agent_zoo.original.curriculum:read_curriculum", write=written("a.pkl", saved_curriculum(VECTORS)),

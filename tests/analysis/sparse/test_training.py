@@ -11,7 +11,7 @@ from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.features.registry import features_named
-from analysis.sparse.autoencoder import Parameters, folded
+from analysis.sparse.autoencoder import Parameters
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.fitting import baseline, claim
 from analysis.sparse.meaning import TOP, Meanings, description, meanings, shift_test, title, top_records
@@ -31,10 +31,9 @@ K = 3
 FEATURES = 96
 
 
-def fitted(plan: FitPlan, states: np.ndarray, path: Path) -> tuple[SparseDictionary, tuple[Epoch, ...]]:
-    normal = normalisation(states, 0)
-    result = train(plan, states, normal, path)
-    return folded(plan.kind, plan.k, result.parameters, normal.scale, result.threshold, SOURCE), result.curve
+def fitted(plan: FitPlan, states: np.ndarray, path: Path) -> tuple[SparseDictionary, list[Epoch]]:
+    result = train(plan, states, normalisation(states, 0), path)
+    return result.dictionary(SOURCE), result.curve
 
 
 @pytest.fixture(scope="module")
