@@ -11,9 +11,8 @@ import numpy as np
 
 from analysis.clusters.projection import hdbscan_labels, umap_embedding
 from analysis.codes.fit import TICKS_APART, fit_codebook
-from analysis.dynamics.behaviours import DIMENSIONS, STEPS
 from analysis.dynamics.decompositions import Scale, decompose
-from analysis.dynamics.neighbours import ward_labels
+from analysis.dynamics.neighbours import DIMENSIONS, STEPS, ward_labels
 from analysis.lives import Lives
 from analysis.runs.propagated_labels import rule_from
 from analysis.statistics.resampling import Estimate, draws_of

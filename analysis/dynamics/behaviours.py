@@ -10,15 +10,20 @@ from itertools import combinations
 import numpy as np
 
 from analysis.dynamics.decompositions import Scale
-from analysis.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, resampled_lives, ward_labels
-from analysis.dynamics.tracks import BEFORE, Tracks
+from analysis.dynamics.neighbours import (
+    DIMENSIONS,
+    STEPS,
+    cluster_agreement,
+    cluster_floor,
+    explained_by,
+    resampled_lives,
+    ward_labels,
+)
+from analysis.dynamics.tracks import Tracks
 from analysis.labels import NOISE
 from analysis.lives import Lives
 from common.user_error import UserError
 
-STEPS = (2, 4, BEFORE)
-"""Ticks over which differences of the state are taken."""
-DIMENSIONS = 64
 _HIGH = 0.95
 
 

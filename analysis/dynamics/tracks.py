@@ -17,14 +17,13 @@ from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
+from analysis.dynamics.neighbours import BEFORE
 from analysis.dynamics.update import Update
 from analysis.features.matrix import feature_columns
 from analysis.lives import Lives, lives_of
 from common.files import sha256
 from common.user_error import UserError
 
-BEFORE = 6
-"""Ticks before the first that has a behaviour: trajectories are so long."""
 _SHORTEST_REACHED = 6
 SHORTEST_LIFE = 16
 """Ticks of the shortest life that is drawn."""

@@ -27,7 +27,7 @@ from analysis.codes.partitions import (
 )
 from analysis.codes.planes import NEIGHBOURS, kept_by
 from analysis.codes.run import codes_in_plane, method_of
-from analysis.dynamics.behaviours import STEPS
+from analysis.dynamics.neighbours import STEPS
 from analysis.lives import Lives
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.statistics.stability import gaussian_surrogate
