@@ -16,6 +16,7 @@ from common.yaml_file import parse_yaml
 CODEBOOK_FILE = "codebook.npz"
 _ARRAYS = ("weight", "bias", "places", "label")
 _ROWS_AT_ONCE = 65_536
+_MOST_AT_ONCE = 1 << 27  # distances along dimensions: many learnt codes have a dimension each
 NAMES_FILE = "labels.yaml"
 LONGEST_NAME = 60
 _LARGEST_BYTES = 1 << 16
@@ -47,8 +48,9 @@ class CodebookRule:
     def labels_of(self, activations: np.ndarray) -> np.ndarray:
         """Label activations of the run's layer, (B, units) to (B,) int64."""
         parts = []
-        for start in range(0, len(activations), _ROWS_AT_ONCE):
-            plane = self.plane(activations[start : start + _ROWS_AT_ONCE])
+        rows = min(_ROWS_AT_ONCE, max(1, _MOST_AT_ONCE // self.places.size))
+        for start in range(0, len(activations), rows):
+            plane = self.plane(activations[start : start + rows])
             squared = np.square(plane[:, None] - self.places).sum(axis=2)  # (rows, K)
             parts.append(self.label[squared.argmin(axis=1)])
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
