@@ -10,9 +10,8 @@ and, to push, a login (`hf auth login`). See docs/sharing.md.
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -22,74 +21,44 @@ if TYPE_CHECKING:
     from agent_zoo.hub import Shared
 
 
-@dataclass(frozen=True)
-class Push:
-    """Push a policy to the Hugging Face hub."""
-
-    policy: tyro.conf.Positional[Path]
-    """File of the policy (.safetensors)."""
-    repository: tyro.conf.Positional[str]
-    """Where it goes, OWNER/NAME; made if it does not exist."""
-    private: bool = False
-    """Make the repository private, if it is made."""
-    new_card: bool = False
-    """Replace the model card that is there; by default it is kept."""
-
-
-@dataclass(frozen=True)
-class Pull:
-    """Fetch a policy from the Hugging Face hub."""
-
-    repository: tyro.conf.Positional[str]
-    """Where it is, OWNER/NAME."""
-    policy: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
-    """Name of the policy, where the repository holds several."""
-    revision: str | None = None
-    """Branch, tag or commit; by default the newest."""
-    policies_dir: Path = Path("my_policies")
-    """Folder of the policies."""
-    overwrite: bool = False
-    """Replace a policy of that name."""
-
-
-@dataclass(frozen=True)
-class WandbArguments:
-    """Keep policies, dumps and folders of results as artifacts of Weights & Biases."""
-
-    paths: tyro.conf.Positional[tuple[Path, ...]]
-    """Policies (.safetensors), folders of dumps, folders of results with their reports."""
-    project: str = "nmmo-interpretability"
-    """Name of the project."""
-    entity: str | None = None
-    """User or team; by default that of your account."""
-    mode: Annotated[Literal["online", "offline"], tyro.conf.arg(name="wandb.mode")] = "online"
-    """online uploads now; offline writes files that `wandb sync` can upload later."""
-
-
-Command = (
-    Annotated[Push, tyro.conf.subcommand("push")]
-    | Annotated[Pull, tyro.conf.subcommand("pull")]
-    | Annotated[WandbArguments, tyro.conf.subcommand("wandb")]
-)
-
-
 def main() -> None:
     """Parse, share, report."""
-    command_type: Any = Command
-    command = command_line.parse(command_type, __doc__)
-    if isinstance(command, WandbArguments):
-        keep(command)
-        return
-    from agent_zoo.hub import pull, push
+    command_line.chosen_command((push, pull, wandb), __doc__)()
 
-    if isinstance(command, Push):
-        shared = push(command.policy, command.repository, private=command.private, new_card=command.new_card)
-    else:
-        shared = pull(
-            command.repository, command.policies_dir,
-            name=command.policy, revision=command.revision, overwrite=command.overwrite,
-        )  # fmt: skip
-    report("pushed" if isinstance(command, Push) else "pulled", shared)
+
+def push(
+    policy: tyro.conf.Positional[Path], repository: tyro.conf.Positional[str], private: bool = False,
+    new_card: bool = False,
+) -> None:  # fmt: skip
+    """Push a policy to the Hugging Face hub.
+
+    Args:
+        policy: File of the policy (.safetensors).
+        repository: Where it goes, OWNER/NAME; made if it does not exist.
+        private: Make the repository private, if it is made.
+        new_card: Replace the model card that is there; by default it is kept.
+    """
+    from agent_zoo import hub
+
+    report("pushed", hub.push(policy, repository, private=private, new_card=new_card))
+
+
+def pull(
+    repository: tyro.conf.Positional[str], policy: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None,
+    revision: str | None = None, policies_dir: Path = Path("my_policies"), overwrite: bool = False,
+) -> None:  # fmt: skip
+    """Fetch a policy from the Hugging Face hub.
+
+    Args:
+        repository: Where it is, OWNER/NAME.
+        policy: Name of the policy, where the repository holds several.
+        revision: Branch, tag or commit; by default the newest.
+        policies_dir: Folder of the policies.
+        overwrite: Replace a policy of that name.
+    """
+    from agent_zoo import hub
+
+    report("pulled", hub.pull(repository, policies_dir, name=policy, revision=revision, overwrite=overwrite))
 
 
 def report(done: str, shared: "Shared") -> None:
@@ -99,11 +68,21 @@ def report(done: str, shared: "Shared") -> None:
     print(f"SHA-256: {shared.sha256}")
 
 
-def keep(wanted: WandbArguments) -> None:
-    """Log all paths as artifacts of one run, after all of them have been checked."""
+def wandb(
+    paths: tyro.conf.Positional[tuple[Path, ...]], project: str = "nmmo-interpretability", entity: str | None = None,
+    mode: Annotated[Literal["online", "offline"], tyro.conf.arg(name="wandb.mode")] = "online",
+) -> None:  # fmt: skip
+    """Keep policies, dumps and folders of results as artifacts of Weights & Biases.
+
+    Args:
+        paths: Policies (.safetensors), folders of dumps, folders of results with their reports.
+        project: Name of the project.
+        entity: User or team; by default that of your account.
+        mode: online uploads now; offline writes files that `wandb sync` can upload later.
+    """
     from common.weights_and_biases import share
 
-    for path, kind in share(wanted.paths, wanted.mode, wanted.project, wanted.entity).items():
+    for path, kind in share(paths, mode, project, entity).items():
         print(f"{kind}: {path}")
 
 

@@ -12,15 +12,14 @@
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import SimpleNamespace
+from typing import Literal
 
 import tyro
 
 from activation_store.columns import Column
-from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, Precision
 from common import argument_checks, command_line
 from common.argument_checks import at_least, seed_value, split
 from common.progress_view import progress
@@ -91,175 +90,124 @@ def _some(names: list[str]) -> str:
 Folder = tyro.conf.Positional[Path]
 
 
-@dataclass(frozen=True)
-class Info:
-    """Describe a dump from its metadata."""
-
-    dump: Folder
-    """Folder of the dump."""
-
-
-@dataclass(frozen=True)
-class Validate:
-    """Read and check every record of a dump; the exit code is 2 if it is damaged or incomplete."""
-
-    dump: Folder
-    """Folder of the dump."""
-
-
-@dataclass(frozen=True)
-class Convert:
-    """Write a dump in another format, or import a dump of the original tools."""
-
-    source: Folder
-    """Folder of the dump; or a .json or .jsonl file of the original tools, or its folder."""
-    output: Folder
-    """Folder for the new dump; must not contain one yet."""
-    format: Literal["parquet", "json"] = "parquet"
-    """Format of the new dump: parquet is small and fast to read; json is readable by the original tools."""
-    precision: Literal["float32", "float16"] | None = None
-    """Precision of its activations: float32 is exact; float16 (parquet only) half the size; by default unchanged."""
-
-
-@dataclass(frozen=True)
-class SampleArguments:
-    """Write a small dump of whole lives or episodes drawn at random, for sharing."""
-
-    source: Folder
-    """Folder of the dump."""
-    output: Folder
-    """Folder for the sample; must not contain a dump yet."""
-    lives: int | None = None
-    """Number of lives to draw, at least 1."""
-    episodes: int | None = None
-    """Number of episodes to draw instead of lives, at least 1."""
-    seed: int = 0
-    """Seed of the draw, 0 to 4294967295."""
-
-
-@dataclass(frozen=True)
-class Export:
-    """Write a dump as a single standard Parquet file for pandas, polars, DuckDB and others."""
-
-    source: Folder
-    """Folder of the dump."""
-    output: Folder
-    """Parquet file to write (.parquet); must not exist yet."""
-    layers: str | None = None
-    """Comma-separated layers to export; by default all."""
-    leave_out: str = ""
-    """Comma-separated parts to leave out: tile, entity, inventory, tables (all other tables, such as Market)."""
-    subsample: int = 1
-    """Keep one in this many records of each life, at least 1 (all); the first one kept is random."""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """List dumps, runs and trainings with their size, their age and the command that made them."""
-
-    folders: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Folders to look into; by default those that scripts write to."""
-
-
-Command = (
-    Annotated[Info, tyro.conf.subcommand("info")]
-    | Annotated[Validate, tyro.conf.subcommand("validate")]
-    | Annotated[Convert, tyro.conf.subcommand("convert")]
-    | Annotated[SampleArguments, tyro.conf.subcommand("sample")]
-    | Annotated[Export, tyro.conf.subcommand("export")]
-    | Annotated[Runs, tyro.conf.subcommand("runs")]
-)
-
-
 def main() -> None:
     """Parse the command line and run the command."""
-    command_type: Any = Command
-    command = command_line.parse(command_type, __doc__, prog="python -m activation_store")
-    actions: dict[type, Callable[[Any], None]] = {
-        Info: info, Validate: validate, Convert: convert, SampleArguments: sample, Export: export, Runs: runs,
-    }  # fmt: skip
-    actions[type(command)](command)
+    commands = (info, validate, convert, sample, export, runs)
+    command_line.chosen_command(commands, __doc__, prog="python -m activation_store")()
 
 
-def info(command: Info) -> None:
-    """Print tables that describe the dump."""
+def info(dump: Folder) -> None:
+    """Describe a dump from its metadata.
+
+    Args:
+        dump: Folder of the dump.
+    """
     from activation_store.reader import read_metadata
 
-    metadata = read_metadata(command.dump)
+    metadata = read_metadata(dump)
     command_line.print_table(("property", "value"), describe(metadata))
     command_line.print_table(("column", "type", "unit", "definition"), describe_columns(metadata))
 
 
-def validate(command: Validate) -> None:
-    """Read every record, then report success."""
+def validate(dump: Folder) -> None:
+    """Read and check every record of a dump; the exit code is 2 if it is damaged or incomplete.
+
+    Args:
+        dump: Folder of the dump.
+    """
     from activation_store.reader import read_batches, read_metadata
     from activation_store.selection import select
 
-    metadata = read_metadata(command.dump)
+    metadata = read_metadata(dump)
     with progress("checking") as report:
-        records = sum(map(len, read_batches(command.dump, metadata, select(command.dump, metadata), report)))
-    print(f"{command.dump} is whole: {records:,} records of {metadata.lives:,} lives in {len(metadata.files)} files")
+        records = sum(map(len, read_batches(dump, metadata, select(dump, metadata), report)))
+    print(f"{dump} is whole: {records:,} records of {metadata.lives:,} lives in {len(metadata.files)} files")
 
 
-def convert(command: Convert) -> None:
-    """Write the dump in the requested format."""
+def convert(
+    source: Folder, output: Folder, format: Literal["parquet", "json"] = "parquet", precision: Precision | None = None,
+) -> None:  # fmt: skip
+    """Write a dump in another format, or import a dump of the original tools.
+
+    Args:
+        source: Folder of the dump; or a .json or .jsonl file of the original tools, or its folder.
+        output: Folder for the new dump; must not contain one yet.
+        format: Format of the new dump: parquet is small and fast to read; json is readable by the original tools.
+        precision: Precision of its activations: float32 is exact; float16 (parquet only) half the size; by default
+            unchanged.
+    """
     from activation_store.exchange import export
 
-    if command.format == "json" and command.precision == "float16":
+    if format == "json" and precision == "float16":
         raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
     with progress("converting") as report:
-        export.convert(command.source, command.output, command.format, command.precision, report)
-    _say_what_was_written(command.output)
+        export.convert(source, output, format, precision, report)
+    _say_what_was_written(output)
 
 
-def sample(command: SampleArguments) -> None:
-    """Write a small dump of the same format."""
+def sample(
+    source: Folder, output: Folder, lives: int | None = None, episodes: int | None = None, seed: int = 0
+) -> None:
+    """Write a small dump of whole lives or episodes drawn at random, for sharing.
+
+    Args:
+        source: Folder of the dump.
+        output: Folder for the sample; must not contain a dump yet.
+        lives: Number of lives to draw, at least 1.
+        episodes: Number of episodes to draw instead of lives, at least 1.
+        seed: Seed of the draw, 0 to 4294967295.
+    """
     from activation_store.exchange import export
 
-    if (command.lives is None) == (command.episodes is None):
+    if (lives is None) == (episodes is None):
         raise UserError("give the size of the sample: either --lives N or --episodes N")
     argument_checks.check(
-        command, lives=at_least(command.lives, 1), episodes=at_least(command.episodes, 1), seed=seed_value(command.seed)
-    )
+        SimpleNamespace(lives=lives, episodes=episodes, seed=seed),
+        lives=at_least(lives, 1), episodes=at_least(episodes, 1), seed=seed_value(seed),
+    )  # fmt: skip
     with progress("sampling") as report:
-        export.sample(
-            command.source,
-            command.output,
-            lives=command.lives,
-            episodes=command.episodes,
-            seed=command.seed,
-            report=report,
-        )
-    _say_what_was_written(command.output)
+        export.sample(source, output, lives=lives, episodes=episodes, seed=seed, report=report)
+    _say_what_was_written(output)
 
 
-def export(command: Export) -> None:
-    """Write one Parquet file for other programs."""
+def export(source: Folder, output: Folder, layers: str | None = None, leave_out: str = "", subsample: int = 1) -> None:
+    """Write a dump as a single standard Parquet file for pandas, polars, DuckDB and others.
+
+    Args:
+        source: Folder of the dump.
+        output: Parquet file to write (.parquet); must not exist yet.
+        layers: Comma-separated layers to export; by default all.
+        leave_out: Comma-separated parts to leave out: tile, entity, inventory, tables (all other tables, such as
+            Market).
+        subsample: Keep one in this many records of each life, at least 1 (all); the first one kept is random.
+    """
     from activation_store.exchange.export import export as write
     from activation_store.selection import OBSERVATIONS, Subsample
 
     parts = (*OBSERVATIONS, "tables")
-    leave_out = split(command.leave_out)
-    for name in leave_out:
+    for name in split(leave_out):
         if name not in parts:
             raise UserError(f"--leave-out {name!r} cannot be left out; choose from: {', '.join(parts)}")
-    layers = None if command.layers is None else split(command.layers)
     with progress("exporting") as report:
         records = write(
-            command.source, command.output, report, layers=layers, leave_out=leave_out,
-            subsample=Subsample(command.subsample),
+            source, output, report, layers=None if layers is None else split(layers), leave_out=split(leave_out),
+            subsample=Subsample(subsample),
         )  # fmt: skip
-    print(f"{command.output}: {records:,} records, {command.output.stat().st_size / records:,.0f} bytes a record")
+    print(f"{output}: {records:,} records, {output.stat().st_size / records:,.0f} bytes a record")
 
 
-def runs(command: Runs) -> None:
-    """Print a line for each dump, run and training."""
+def runs(folders: tyro.conf.Positional[tuple[Path, ...]] = ()) -> None:
+    """List dumps, runs and trainings with their size, their age and the command that made them.
+
+    Args:
+        folders: Folders to look into; by default those that scripts write to.
+    """
     from activation_store.index import FOLDERS, rows
 
-    for folder in command.folders:
+    for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder: name one that holds dumps or runs")
-    listed = rows(command.folders or tuple(map(Path, FOLDERS)))
+    listed = rows(folders or tuple(map(Path, FOLDERS)))
     if not listed:
         raise UserError("there are no dumps and no runs here: name their folders")
     command_line.print_table(("folder", "kind", "size", "age", "command"), listed)

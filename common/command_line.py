@@ -7,7 +7,9 @@ interrupted by Ctrl-C. Losing the output never ends the work; see `common.lastin
 import atexit
 import contextlib
 import functools
+import inspect
 import io
+import operator
 import os
 import re
 import shlex
@@ -17,7 +19,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 from common.argument_checks import did_you_mean
 from common.figure_settings import draw_without_screen
@@ -196,6 +198,30 @@ def parse_command(
         first, arguments = usual, [usual, *arguments]
     script = Path(sys.argv[0]).name
     return first, parse(arguments_type, description, args=arguments or [first], prog=script)
+
+
+def chosen_command(functions: Sequence[Callable[..., None]], description: str, **options: Any) -> Callable[[], None]:
+    """Read the command line of a script whose commands are functions, and return the one that is named, to be called.
+
+    Their parameters are options, described in their docstrings.
+    """
+    import tyro
+
+    def awaiting(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+        @functools.wraps(function)
+        def with_arguments(*arguments: Any, **named: Any) -> Callable[[], None]:
+            return functools.partial(function, *arguments, **named)
+
+        del with_arguments.__wrapped__  # tyro would read its docstring, and keep the line ends of descriptions
+        with_arguments.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        with_arguments.__doc__ = re.sub(r"\n {8,}", " ", inspect.getdoc(function) or "")
+        return with_arguments
+
+    commands = [
+        Annotated[Any, tyro.conf.subcommand(function.__name__, constructor=awaiting(function))]
+        for function in functions
+    ]
+    return parse(functools.reduce(operator.or_, cast(Any, commands)), description, **options)
 
 
 def this_command() -> str | None:

@@ -65,7 +65,7 @@ def test_what_goes_while_it_is_listed_is_left_out_and_a_damaged_dump_is_named(re
 
 
 def test_nothing_to_list_is_one_line(tmp_path: Path) -> None:
-    from activation_store.__main__ import Runs, runs
+    from activation_store.__main__ import runs
 
-    assert_refuses("there are no dumps and no runs", runs, Runs((tmp_path,)))
-    assert_refuses("is not a folder", runs, Runs((tmp_path / "none",)))
+    assert_refuses("there are no dumps and no runs", runs, (tmp_path,))
+    assert_refuses("is not a folder", runs, (tmp_path / "none",))
