@@ -87,11 +87,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def read_small_json(path: Path) -> object:
-    """Read a small JSON file.
-
-    Raises:
-        UserError: as `read_json`; it has at most 64 MiB.
-    """
+    """Read a small JSON file (UserError: as `read_json`; it has at most 64 MiB)."""
     return read_json(path, _BYTES_AT_MOST)
 
 

@@ -46,20 +46,12 @@ class ClusterRun:
 
     @property
     def layer(self) -> str:
-        """The layer whose activations were clustered.
-
-        Raises:
-            UserError: run.json does not say.
-        """
+        """The layer whose activations were clustered (UserError: run.json does not say)."""
         return self._argument("layer", str)
 
     @property
     def subsample(self) -> Subsample:
-        """Which records of each life were kept.
-
-        Raises:
-            UserError: run.json does not say.
-        """
+        """Which records of each life were kept (UserError: run.json does not say)."""
         kept = Subsample(*(self._argument(name, int) for name in ("subsample", "skip_first", "seed")))
         try:
             kept.check()

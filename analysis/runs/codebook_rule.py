@@ -72,11 +72,7 @@ class CodebookRule:
 
 
 def read_codebook(finished: FinishedFiles) -> CodebookRule:
-    """Read the codebook of a finished semantic run.
-
-    Raises:
-        UserError: the run has none, or it is damaged.
-    """
+    """Read the codebook of a finished semantic run (UserError: the run has none, or it is damaged)."""
     if CODEBOOK_FILE not in finished:
         raise UserError(f"{finished.path} holds no {CODEBOOK_FILE}: give a run of semantic_clusters.py fit")
     try:

@@ -76,20 +76,12 @@ class FinishedFiles:
             ) from None
 
     def directions(self) -> Directions:
-        """Return the run's directions.
-
-        Raises:
-            UserError: as `read`; or the file holds no directions.
-        """
+        """Return the run's directions (UserError: as `read`; or the file holds no directions)."""
         self.read(DIRECTIONS_FILE)  # refuses one that was changed
         return read_directions(self.path / DIRECTIONS_FILE)
 
     def description(self) -> RunDescription:
-        """Return what run.json says.
-
-        Raises:
-            UserError: as `read_json`.
-        """
+        """Return what run.json says (UserError: as `read_json`)."""
         return self.read_json(RUN_FILE, RunDescription)[1]
 
 

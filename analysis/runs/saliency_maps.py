@@ -66,11 +66,7 @@ class SaliencyMaps:
 
 
 def read_saliency(path: Path) -> SaliencyMaps:
-    """Read a run of saliency.py.
-
-    Raises:
-        UserError: it is no finished run of saliency.py, or damaged.
-    """
+    """Read a run of saliency.py (UserError: it is no finished run of saliency.py, or damaged)."""
     finished = open_finished(path, SALIENCY_SCRIPT)
     if MAPS_FILE not in finished:
         raise UserError(f"{path} holds no {MAPS_FILE}: give a run of {SALIENCY_SCRIPT}")
