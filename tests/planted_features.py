@@ -30,16 +30,14 @@ class PlantedFeatures:
         return (self.directions @ decoder.T).max(axis=1)
 
 
-def planted_features(
-    states: int = 20_000, units: int = 24, features: int = 48, active: int = 3, noise: float = 0.02, seed: int = 0
-) -> PlantedFeatures:
+def planted_features() -> PlantedFeatures:
     """Plant twice as many features as units: each state is a sum of three, with strengths from 1 to 2."""
-    random = np.random.default_rng(seed)
+    random, states, units, features = np.random.default_rng(0), 20_000, 24, 48
     directions = random.standard_normal((features, units))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    chosen = random.permuted(np.tile(np.arange(features), (states, 1)), axis=1)[:, :active]
+    chosen = random.permuted(np.tile(np.arange(features), (states, 1)), axis=1)[:, :3]
     strengths = np.zeros((states, features))
     np.put_along_axis(strengths, chosen, random.uniform(1, 2, chosen.shape), axis=1)
     centre = random.standard_normal(units)
-    made = centre + strengths @ directions + noise * random.standard_normal((states, units))
+    made = centre + strengths @ directions + 0.02 * random.standard_normal((states, units))
     return PlantedFeatures(made.astype(np.float32), directions, strengths, centre)

@@ -42,7 +42,7 @@ def labels_at_random(rng: np.random.Generator, frequencies: dict[int, float], li
     return sequences_of([rng.choice(labels, rng.integers(5, 80), p=shares).tolist() for _ in range(lives)])
 
 
-def lasting_labels(rng: np.random.Generator, frequencies: dict[int, float], lives: int = 20) -> LabelSequences:
+def lasting_labels(rng: np.random.Generator, frequencies: dict[int, float]) -> LabelSequences:
     """Labels kept from tick to tick with a probability of 80%, and else left for another by its frequency.
 
     Lives begin in any state alike: unlike what they go on with, as at birth.
@@ -51,7 +51,7 @@ def lasting_labels(rng: np.random.Generator, frequencies: dict[int, float], live
     to = np.where(np.eye(len(labels), dtype=bool), 0, shares)
     to /= to.sum(axis=1, keepdims=True)
     leave = [0.2] * len(labels)
-    return sequences_of([labels[chain(rng, int(rng.integers(20, 200)), leave, to)].tolist() for _ in range(lives)])
+    return sequences_of([labels[chain(rng, int(rng.integers(20, 200)), leave, to)].tolist() for _ in range(20)])
 
 
 def favoured_pair(rng: np.random.Generator, states: int, times: float, lives: int = 20) -> LabelSequences:
@@ -62,10 +62,10 @@ def favoured_pair(rng: np.random.Generator, states: int, times: float, lives: in
     return sequences_of([chain(rng, int(rng.integers(5, 80)), [0.7] * states, to) for _ in range(lives)])
 
 
-def memory_of_two_steps(rng: np.random.Generator, states: int, back: float, lives: int = 20) -> LabelSequences:
+def memory_of_two_steps(rng: np.random.Generator, states: int, back: float) -> LabelSequences:
     """A path that returns to the state before the last with a given probability: single steps are even, two are not."""
     paths = []
-    for _ in range(lives):
+    for _ in range(20):
         path = [0, 1]
         for _ in range(60):
             rest = [state for state in range(states) if state not in path[-2:]]
@@ -74,13 +74,13 @@ def memory_of_two_steps(rng: np.random.Generator, states: int, back: float, live
     return sequences_of(paths)
 
 
-def drifting_odds(rng: np.random.Generator, states: int, drift: float = 3.0, lives: int = 20) -> LabelSequences:
+def drifting_odds(rng: np.random.Generator, states: int) -> LabelSequences:
     """Labels left by their odds at the moment, which change evenly over each life: no order beyond that.
 
-    The odds of the first state over the last fall by `drift`, in logarithms; those of the others lie between.
+    The odds of the first state over the last fall by 3, in logarithms; those of the others lie between.
     """
-    slope, paths = np.linspace(drift / 2, -drift / 2, states), []
-    for _ in range(lives):
+    slope, paths = np.linspace(1.5, -1.5, states), []
+    for _ in range(20):
         ticks = int(rng.integers(60, 200))
         path = [int(rng.integers(states))]
         for tick in range(1, ticks):

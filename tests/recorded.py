@@ -89,7 +89,7 @@ def _belongings(agent) -> dict[str, object]:
     }  # fmt: skip
 
 
-def record(contest: Contest, plan: RecordingPlan, folder: Path, *, episode: int, compress: bool = True) -> Recording:
+def record(contest: Contest, plan: RecordingPlan, folder: Path, *, episode: int) -> Recording:
     """Play a plan's episodes one by one, dump them all, and also record one as a replay."""
     recorder = _Recorder()
     (entrant,) = contest.entrants
@@ -97,9 +97,8 @@ def record(contest: Contest, plan: RecordingPlan, folder: Path, *, episode: int,
         for number in range(plan.episodes):
             with watched(recorder.before, recorder.witness) if number == episode else nullcontext():
                 record_here(contest.pool(1), Group(plan.seed, (number,)), plan, [writer])
-    recorder.helper.save(str(folder / "episode"), compress)
+    recorder.helper.save(str(folder / "episode"), compress=True)
     recorder.game.realm.record_replay(ReplayHelper())
     log = recorder.game.realm.event_log
     events = [{name: int(row[column]) for name, column in log.attr_to_col.items()} for row in log.get_data()]
-    suffix = "lzma" if compress else "json"
-    return Recording(folder / f"episode.replay.{suffix}", folder / "dump", episode, recorder.truth, events)
+    return Recording(folder / "episode.replay.lzma", folder / "dump", episode, recorder.truth, events)

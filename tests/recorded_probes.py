@@ -19,14 +19,13 @@ LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
 
 def record_for_probes(
     folder: Path, world: EnvironmentSettings, task: TaskSettings, maps: Path, *, episodes: int = 4, steps: int = 0,
-    format: str = "parquet",
 ) -> Path:  # fmt: skip
     """Record a policy with this claimed training length, in a world that hides vitals, tick and position."""
     env = replace(world, mask_intrinsics="strict", relative_position=True, spawn_immunity=0)
     entrant = tiny_entrant(env, task, maps, seed=steps)
     entrant = replace(entrant, name=f"tiny_{steps:010d}", info=replace(entrant.info, steps=steps))
     watched = with_shadow_networks(entrant, (untrained_twin(entrant, seed=9),))
-    plan = RecordingPlan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]
+    plan = RecordingPlan(episodes, None, 4, LAYERS, format="parquet")
     extract(Contest((watched,), env, task, maps, torch.device("cpu")), plan, [folder], Workers(1), lambda *_: None)
     return folder
 

@@ -150,18 +150,6 @@ def test_other_settings_are_no_resumption(form: str, tmp_path: Path) -> None:
             pytest.fail("the block must not run")
 
 
-def test_every_truncation_of_the_journal_is_refused(tmp_path: Path) -> None:
-    planted = planted_in("json")
-    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
-        writer.finish_episode(0)
-        raise KeyboardInterrupt
-    content = (tmp_path / JOURNAL_FILE).read_bytes()
-    for size in range(0, len(content) - 1, 211):
-        (tmp_path / JOURNAL_FILE).write_bytes(content[:size])
-        with pytest.raises(UserError, match=JOURNAL_FILE), DumpWriter(tmp_path, planted.metadata, resume=True):
-            pytest.fail("the block must not run")
-
-
 def test_two_writers_keep_out_of_each_others_way(tmp_path: Path) -> None:
     planted = planted_in("parquet")
     with locked_folder(tmp_path), pytest.raises(UserError, match="another process is writing"):

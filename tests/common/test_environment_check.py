@@ -16,13 +16,13 @@ CHECK = "common/environment_check.py"
 STARTED_BY_USERS = [*(f"{script}.py" for script in sorted(SCRIPTS)), *SCRIPTS_IN_ROOMS]
 
 
-def run_bare(script: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run_bare(script: str) -> subprocess.CompletedProcess[str]:
     """Start a script with an interpreter that finds only the standard library."""
     # -S excludes installed packages; -E and PYTHONPATH exclude those of the tests' environment.
     command = [sys.executable, "-S", "-E", script, "--help"]
     if script.endswith("__main__.py"):
         command = [sys.executable, "-S", "-E", "-m", str(Path(script).parent), "--help"]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("script", STARTED_BY_USERS)

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
@@ -18,7 +16,6 @@ from tests.command import assert_refuses
 from tests.planted import planted_dump
 
 KEYS = ("step", "env_id", "agent_id", "activation", "observation", "action")
-FUZZ = settings(max_examples=100)
 FULL_ROWS = {"Entity": 100, "Inventory": 12}
 
 
@@ -170,13 +167,14 @@ def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any] | 
     assert message in refusal(tmp_path / "activations.json")
 
 
-@FUZZ
-@given(text=st.one_of(st.binary(max_size=200), st.text('[]{},:"1 a\n', max_size=80).map(str.encode)))
-@example(text=b"[" * 100_000)
-@example(text=b'{"a":' * 100_000)
-@example(text=b"[{" + b"}{" * 300_000)
-@example(text=b"[" + b" " * 20_000_000)
-@example(text=b'[{"activation": [1], "activations": [1]}]')
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000, b'{"a":' * 100_000, b"[{" + b"}{" * 300_000, b"[" + b" " * 20_000_000,
+        b'[{"activation": [1], "activations": [1]}]',
+    ],
+    ids=["brackets", "objects", "braces", "spaces", "no observation"],
+)  # fmt: skip
 def test_junk_is_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "junk.json").write_bytes(text)
     refusal(tmp_path / "junk.json")

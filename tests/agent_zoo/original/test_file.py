@@ -129,11 +129,11 @@ def test_classes_that_do_not_exist_here_and_a_gpu_that_is_not_there(tmp_path: Pa
     assert read(path).tensors["a"].tolist() == [0, 1, 2, 3]
 
 
-def run_folder(folder: Path, state: Any, model: str = "model_000012.pt") -> Path:
+def run_folder(folder: Path, state: Any) -> Path:
     records, storages = saved_tensors({"a": np.ones(2)})
     write(folder / "trainer_state.pt", archive(pickled(state), root="trainer_state"))
     write(folder / "model_000002.pt", archive(pickled(records), storages))
-    return write(folder / model, archive(pickled(records), storages))
+    return write(folder / "model_000012.pt", archive(pickled(records), storages))
 
 
 def test_the_trainer_s_state_tells_the_agent_steps(tmp_path: Path) -> None:
