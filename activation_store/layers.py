@@ -7,7 +7,6 @@ numbered from the first: `lstm_hidden_1`, `lstm_cell_1`, `lstm_hidden_2` and so 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from common.argument_checks import did_you_mean
@@ -31,32 +30,22 @@ UNTRAINED = "untrained"
 """Layers of other networks run on the same observations get a prefix, such as `untrained_lstm_hidden`."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One kind of layer."""
-
-    name: str  # of the layer; of the last one if there are several
-    of: Literal["policy", "memory layer", "codebook"]
-    """What has one: each policy, each layer of its memory, or a policy with a codebook."""
-    meaning: str
-
-
-LAYERS = (
-    Layer(ENCODER_OUTPUT, "policy", "the encoder's output for the observation; input of the memory's first layer"),
-    Layer(LSTM_HIDDEN, "memory layer", "hidden state after the tick"),
-    Layer(LSTM_CELL, "memory layer", "cell state after the tick; LSTM only"),
-    Layer(SEMANTIC_PLANE, "codebook", "place of the hidden state in the semantic plane"),
-    Layer(SEMANTIC_CODE, "codebook", "nearest code to it: 1 at the code's number, 0 elsewhere"),
-    Layer(ACTION_DECODER, "policy", "input of the action heads and the critic"),
-)
-"""Every kind of layer, in the order in which a policy computes them."""
+LAYERS: dict[str, Literal["policy", "memory layer", "codebook"]] = {
+    ENCODER_OUTPUT: "policy",  # the encoder's output for the observation; input of the memory's first layer
+    LSTM_HIDDEN: "memory layer",  # hidden state after the tick
+    LSTM_CELL: "memory layer",  # cell state after the tick; LSTM only
+    SEMANTIC_PLANE: "codebook",  # place of the hidden state in the semantic plane
+    SEMANTIC_CODE: "codebook",  # nearest code to it: 1 at the code's number, 0 elsewhere
+    ACTION_DECODER: "policy",  # input of the action heads and the critic
+}
+"""Every kind of layer, in the order in which a policy computes them, and what has one: each policy, each layer of its
+memory, or a policy with a codebook."""
 
 STATES: dict[MemoryCell, tuple[str, ...]] = {
     "lstm": (LSTM_HIDDEN, LSTM_CELL), "gru": (LSTM_HIDDEN,), "ema": (LSTM_HIDDEN,)
 }  # fmt: skip
 """The states of each layer of a memory, by its cell."""
 
-_NAMES = {layer.name: layer for layer in LAYERS}
 _TITLES: dict[MemoryCell, str] = {"lstm": "LSTM", "gru": "GRU", "ema": "leaky-average"}
 
 
@@ -67,11 +56,11 @@ def layer_names(memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = 
         memory_layers: 0 for a feed-forward policy.
     """
     names: list[str] = []
-    for layer in LAYERS:
-        if layer.of == "policy" or (layer.of == "codebook" and codebook):
-            names.append(layer.name)
-        elif layer.name in STATES[cell]:
-            names += memory_names(layer.name, memory_layers)
+    for layer, of in LAYERS.items():
+        if of == "policy" or (of == "codebook" and codebook):
+            names.append(layer)
+        elif layer in STATES[cell]:
+            names += memory_names(layer, memory_layers)
     return tuple(names)
 
 
@@ -89,10 +78,10 @@ def check_layers(names: Iterable[str]) -> None:
     for name in names:
         if not is_layer(name):
             raise UserError(
-                f"there is no layer {name!r}; there are: {', '.join(_NAMES)}, and in a policy with several layers of "
+                f"there is no layer {name!r}; there are: {', '.join(LAYERS)}, and in a policy with several layers of "
                 f"memory {LSTM_HIDDEN}_1 and {LSTM_CELL}_1 of the first, and so on up to the last, whose names have no "
                 "number"
-                f"{did_you_mean(name, _NAMES)}"
+                f"{did_you_mean(name, LAYERS)}"
             )
 
 
@@ -113,10 +102,9 @@ def check_policy_layers(
 
 def is_layer(name: str) -> bool:
     """Whether some policy has a layer of this name."""
-    return name in _NAMES or _is_numbered(name)
+    return name in LAYERS or _is_numbered(name)
 
 
 def _is_numbered(name: str) -> bool:
     kind, _, number = name.rpartition("_")
-    of_memory = kind in _NAMES and _NAMES[kind].of == "memory layer"
-    return of_memory and number.isascii() and number.isdecimal() and not number.startswith("0")
+    return LAYERS.get(kind) == "memory layer" and number.isascii() and number.isdecimal() and not number.startswith("0")

@@ -33,11 +33,6 @@ _OPTION_COLUMN = 34
 _OPTION = re.compile(r"(?<= )(--?[\w.-]+) (?=[^- ])")
 
 
-def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether a command line asks for help."""
-    return any(argument in HELP for argument in arguments)
-
-
 def print_description(description: str) -> None:
     """Print a script's docstring: paragraphs are filled, and comments that do not fit stand above their example."""
     width = min(shutil.get_terminal_size().columns, _WIDEST)
@@ -121,7 +116,7 @@ def parse(
     if not flag_pairs:
         markers += (tyro.conf.FlagCreatePairsOff,)
     arguments = options.get("args", sys.argv[1:])
-    if asks_for_help(arguments):
+    if any(argument in HELP for argument in arguments):
         join_lines_of_options()
         if arguments[0] in HELP or isinstance(arguments_type, type):  # commands of a script have their own descriptions
             print_description(description)

@@ -97,18 +97,13 @@ def cores() -> int:
     return int(ray.cluster_resources().get("CPU", 0))
 
 
-def _free_cores() -> int:
-    """Return the number of cores of the cluster that no job has reserved."""
-    import ray
-
-    return int(ray.available_resources().get("CPU", 0))
-
-
 def no_worker(advice: str = "wait for other jobs to end") -> UserError:
     """Return the error of a cluster on which no worker has started within `START_SECONDS`."""
+    import ray
+
+    free = int(ray.available_resources().get("CPU", 0))
     return UserError(
-        f"no Ray worker started within {START_SECONDS} s; of the cluster's {cores()} cores {_free_cores()} are free: "
-        f"{advice}"
+        f"no Ray worker started within {START_SECONDS} s; of the cluster's {cores()} cores {free} are free: {advice}"
     )
 
 

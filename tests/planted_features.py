@@ -1,10 +1,10 @@
-"""States made of known sparse features, so that what a dictionary finds can be compared with the truth."""
+"""States made of known sparse features, to compare what is found with the truth; a dictionary that rebuilds all."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.sparse_dictionary import DictionarySource
+from activation_store.sparse_dictionary import DictionarySource, SparseDictionary
 
 SOURCE = DictionarySource("run", "dump", "0" * 64, "planted", None, "lstm_cell", 100, 10, 2, 0)
 
@@ -41,3 +41,12 @@ def planted_features() -> PlantedFeatures:
     centre = random.standard_normal(units)
     made = centre + strengths @ directions + 0.02 * random.standard_normal((states, units))
     return PlantedFeatures(made.astype(np.float32), directions, strengths, centre)
+
+
+def axes(layer: str, units: int, *, k: int | None = None) -> SparseDictionary:
+    """A dictionary with a feature for each unit, up, and one for each unit, down: all of a state is rebuilt."""
+    decoder = np.concatenate([np.eye(units), -np.eye(units)]).astype(np.float32)
+    none = np.zeros(2 * units, np.float32)
+    source = DictionarySource("run", "dump", "0" * 64, "planted", None, layer, 10, 2, 1, 0)
+    centre = np.zeros(units, np.float32)
+    return SparseDictionary("topk", k or units, decoder, centre, source, decoder.copy(), none, none)

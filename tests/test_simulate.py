@@ -22,7 +22,7 @@ from common.checked_json import with_checksum
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refused, rows_of, run_here, run_well
-from tests.planted_dictionary import axes
+from tests.planted_features import axes
 from tests.planted_run import rewrite
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model

@@ -84,9 +84,9 @@ def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
     import pyarrow as pa
 
     fields = [pa.field("policy", pa.string())]
-    for name, numbers in _numbers_of(metadata, selection).items():
-        kind = pa.from_numpy_dtype(numbers.dtype)
-        fields.append(pa.field(name, kind if numbers.width is None else pa.list_(kind, numbers.width)))
+    for name, (dtype, width) in _numbers_of(metadata, selection).items():
+        kind = pa.from_numpy_dtype(dtype)
+        fields.append(pa.field(name, kind if width is None else pa.list_(kind, width)))
     for name in selection.read_tables:
         row = pa.struct([pa.field(column, pa.int16()) for column in metadata.all_tables[name]])
         fields.append(pa.field(TABLE + name, pa.list_(row)))
@@ -130,9 +130,9 @@ def _to_table(records: Records, metadata: DumpMetadata, selection: Selection, sc
 
     values = values_of(records)
     arrays: list[pa.Array] = [pa.repeat(metadata.policy, len(records))]
-    for name, numbers in _numbers_of(metadata, selection).items():
-        flat = pa.array(np.ascontiguousarray(values[name], numbers.dtype).reshape(-1))
-        arrays.append(flat if numbers.width is None else pa.FixedSizeListArray.from_arrays(flat, numbers.width))
+    for name, (dtype, width) in _numbers_of(metadata, selection).items():
+        flat = pa.array(np.ascontiguousarray(values[name], dtype).reshape(-1))
+        arrays.append(flat if width is None else pa.FixedSizeListArray.from_arrays(flat, width))
     for name in selection.read_tables:
         arrays.append(_named_rows(records.all_tables[name], schema.field(TABLE + name).type))
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -7,7 +7,6 @@ one fixed-size value with its int16 numbers in order. No column has missing valu
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,30 +57,27 @@ _PLANE = "#"
 _ROW_NUMBER = np.dtype(np.int16)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A field of every record: a single number if `width` is None, otherwise a vector of `width` numbers."""
+Numbers = tuple[np.dtype, int | None]
+"""Of a field of every record: the type of its numbers, and how many they are; None for a single number."""
 
-    dtype: np.dtype
-    width: int | None
 
-    def planes(self, name: str) -> list[str]:
-        """Return the columns that hold the vector with this name."""
-        return [f"{name}{_PLANE}{i}" for i in range(self.dtype.itemsize)]
+def plane_columns(name: str, dtype: np.dtype) -> list[str]:
+    """Return the columns that hold the vector with this name."""
+    return [f"{name}{_PLANE}{i}" for i in range(dtype.itemsize)]
 
 
 def numbers_of(metadata: DumpMetadata) -> dict[str, Numbers]:
     """Return every numeric field by its name in the file, in file order."""
     heads = len(metadata.action_heads)
-    numbers = {name: Numbers(np.dtype(np.int64), None) for name in IDENTITY}
+    numbers: dict[str, Numbers] = {name: (np.dtype(np.int64), None) for name in IDENTITY}
     for name in MAY_BE_UNRECORDED:
         if name not in metadata.unrecorded:
-            numbers[name] = Numbers(np.dtype(np.float32), heads if name == "log_probability" else None)
-    numbers["action"] = Numbers(np.dtype(np.int32), heads)
-    numbers |= {name: Numbers(np.dtype(column.dtype), column.width) for name, column in metadata.columns.items()}
+            numbers[name] = np.dtype(np.float32), heads if name == "log_probability" else None
+    numbers["action"] = np.dtype(np.int32), heads
+    numbers |= {name: (np.dtype(column.dtype), column.width) for name, column in metadata.columns.items()}
     precision = np.dtype(metadata.precision)
-    numbers |= {ACTIVATION + name: Numbers(precision, units) for name, units in metadata.layers.items()}
-    return numbers | {TILE + name: Numbers(np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
+    numbers |= {ACTIVATION + name: (precision, units) for name, units in metadata.layers.items()}
+    return numbers | {TILE + name: (np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
 
 
 def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
@@ -89,11 +85,11 @@ def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
     import pyarrow as pa
 
     types: dict[str, pa.DataType] = {}
-    for name, numbers in numbers_of(metadata).items():
-        if numbers.width is None:
-            types[name] = pa.from_numpy_dtype(numbers.dtype)
+    for name, (dtype, width) in numbers_of(metadata).items():
+        if width is None:
+            types[name] = pa.from_numpy_dtype(dtype)
         else:
-            types |= {plane: pa.binary(numbers.width) for plane in numbers.planes(name)}
+            types |= {plane: pa.binary(width) for plane in plane_columns(name, dtype)}
     for name, columns in metadata.all_tables.items():
         row = pa.binary(len(columns) * _ROW_NUMBER.itemsize)
         types[TABLE + name] = pa.list_(pa.field("element", row, nullable=False))
@@ -109,13 +105,13 @@ def encodings(metadata: DumpMetadata) -> dict[str, Any]:
     split: list[str] = []
     dictionary: list[str] = []
     level: dict[str, int] = {}
-    for name, numbers in numbers_of(metadata).items():
-        columns = [name] if numbers.width is None else numbers.planes(name)
-        is_float = numbers.dtype.kind == "f"
+    for name, (dtype, width) in numbers_of(metadata).items():
+        columns = [name] if width is None else plane_columns(name, dtype)
+        is_float = dtype.kind == "f"
         level |= dict.fromkeys(columns, 1 if is_float else 3)
-        if numbers.width is None and is_float:
+        if width is None and is_float:
             split.append(name)
-        elif name in (TILE + "row", TILE + "col") or (numbers.width is None and numbers.dtype != bool):
+        elif name in (TILE + "row", TILE + "col") or (width is None and dtype.kind != "b"):
             dictionary += columns
     level |= {f"{TABLE}{name}.list.element": 3 for name in metadata.all_tables}
     return {"use_byte_stream_split": split, "use_dictionary": dictionary, "compression_level": level}
@@ -127,11 +123,11 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
 
     values = values_of(records)
     arrays: list[pa.Array] = []
-    for name, numbers in numbers_of(metadata).items():
-        if numbers.width is None:
-            arrays.append(pa.array(np.ascontiguousarray(values[name], numbers.dtype)))
+    for name, (dtype, width) in numbers_of(metadata).items():
+        if width is None:
+            arrays.append(pa.array(np.ascontiguousarray(values[name], dtype)))
         else:
-            arrays += map(fixed_size, split_planes(values[name].astype(numbers.dtype, copy=False)))
+            arrays += map(fixed_size, split_planes(values[name].astype(dtype, copy=False)))
     for name in metadata.all_tables:
         rows = records.all_tables[name]
         offsets = pa.array(rows.offsets.astype(np.int32))
@@ -159,19 +155,16 @@ def fixed_size(in_bytes: np.ndarray) -> "pa.Array":
 
 def columns_for(names: Iterable[str], metadata: DumpMetadata) -> list[str]:
     """Return the columns of a file that hold the fields and tables with these names."""
-    numbers = numbers_of(metadata)
-    columns = []
-    for name in names:
-        vector = name in numbers and numbers[name].width is not None
-        columns += numbers[name].planes(name) if vector else [name]
-    return columns
+    vectors = {name: dtype for name, (dtype, width) in numbers_of(metadata).items() if width is not None}
+    return [column for name in names for column in (plane_columns(name, vectors[name]) if name in vectors else [name])]
 
 
 def read_numbers(table: "pa.Table", name: str, numbers: Numbers, chosen: np.ndarray | slice) -> np.ndarray:
     """Return a field of the chosen records of a table, (B,) or (B, width)."""
-    if numbers.width is None:
+    dtype, width = numbers
+    if width is None:
         return _whole(table, name).to_numpy(zero_copy_only=False)[chosen]
-    return join_planes([plane_bytes(_whole(table, plane))[chosen] for plane in numbers.planes(name)], numbers.dtype)
+    return join_planes([plane_bytes(_whole(table, plane))[chosen] for plane in plane_columns(name, dtype)], dtype)
 
 
 def read_rows(table: "pa.Table", name: str) -> RaggedRows:

@@ -1,4 +1,4 @@
-"""The command that records a dump again with what it lacks."""
+"""The command that records a dump again with what it lacks, and the registry of layers: one name each."""
 
 import shlex
 from dataclasses import replace
@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from activation_store.layers import LAYERS, LSTM_CELL, check_layers, check_policy_layers, layer_names, memory_names
 from activation_store.recording import RECORDINGS, check_recorded, record_again
 from activation_store.schema import DumpMetadata
+from common.user_error import UserError
 from tests.command import assert_refuses
 from tests.planted import planted_metadata
 
@@ -83,3 +85,37 @@ def test_a_layer_that_is_not_recorded_and_one_that_does_not_exist(metadata: Dump
 def test_everything_holds_what_standard_holds() -> None:
     standard, everything = RECORDINGS["standard"], RECORDINGS["everything"]
     assert standard.layers == everything.layers and set(standard.fields) < set(everything.fields)
+
+
+def test_the_last_lstm_layer_has_the_plain_name_in_every_policy() -> None:
+    assert layer_names(0) == ("encoder_output", "action_decoder")
+    assert layer_names(1) == ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
+    assert layer_names(3) == (
+        "encoder_output", "lstm_hidden_1", "lstm_hidden_2", "lstm_hidden", "lstm_cell_1", "lstm_cell_2", "lstm_cell",
+        "action_decoder",
+    )  # fmt: skip
+    assert memory_names(LSTM_CELL, 2) == ("lstm_cell_1", "lstm_cell")
+    assert layer_names(1, codebook=True) == tuple(LAYERS)
+    assert set(layer_names(1, codebook=True)) - set(layer_names(1)) == {"semantic_plane", "semantic_code"}
+
+
+@pytest.mark.parametrize("name", ["", "lstm", "lstm_hidden_0", "lstm_hidden_x", "encoder_output_1", "lstm_cell_01"])
+def test_what_no_policy_has_is_refused(name: str) -> None:
+    check_layers([*layer_names(4), "lstm_hidden_12"])
+    with pytest.raises(UserError, match=rf"there is no layer '{name}'; there are: encoder_output, lstm_hidden, "):
+        check_layers(["lstm_cell", name])
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "message"),
+    [
+        ("lstm_hidden", 0, "no layer lstm_hidden in this policy, which is feed-forward and has no memory"),
+        ("lstm_hidden_1", 1, "no layer lstm_hidden_1 in this policy, which has one LSTM layer"),
+        ("lstm_cell_2", 2, "no layer lstm_cell_2 in this policy, which has 2 LSTM layers; there are: .*lstm_cell_1"),
+        ("semantic_code", 1, "no layer semantic_code in this policy"),
+        ("nonsense", 2, "no layer 'nonsense'"),
+    ],
+)
+def test_what_a_policy_lacks_is_refused(name: str, layers: int, message: str) -> None:
+    check_policy_layers(layer_names(layers), layers)
+    assert_refuses(message, check_policy_layers, ["encoder_output", name], layers)

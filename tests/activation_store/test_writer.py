@@ -41,14 +41,6 @@ def test_numbers_that_json_cannot_hold_are_refused(tmp_path: Path, planted: Plan
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_exception_leaves_the_folder_as_it_was(tmp_path: Path, planted: Planted) -> None:
-    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path / "dump", planted.metadata) as writer:
-        writer.write(planted.records)
-        raise KeyboardInterrupt
-    assert list((tmp_path / "dump").iterdir()) == []
-    write_planted(tmp_path / "dump", planted)
-
-
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("name", [RECORDS_FILE, METADATA_FILE, shard_name(0)])
 def test_a_folder_that_holds_a_dump_is_refused(tmp_path: Path, planted: Planted, name: str, resume: bool) -> None:
@@ -65,12 +57,6 @@ def test_a_dump_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, plante
         (tmp_path / RECORDS_FILE).write_text("another extraction's")
     assert (tmp_path / RECORDS_FILE).read_text() == "another extraction's"
     assert state_of(tmp_path) == "unfinished"
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, planted: Planted) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made"), DumpWriter(tmp_path / "file" / "dump", planted.metadata):
-        pytest.fail("the block must not run")
 
 
 def test_leaving_the_block_finishes_the_dump_and_nothing_is_written_after_the_end(

@@ -1,14 +1,16 @@
-"""What is wrong with a command line is said in one line."""
+"""What is wrong with a command line is said in one line, and --help of every script has no ragged lines."""
 
 import io
 import os
+from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
 
-from common.command_line import in_one_line, terminal_table
+from common.command_line import in_one_line, print_description, terminal_table
 from common.number_text import plural
-from tests.command import assert_refused, run_here
+from tests.command import ROOT, assert_refused, run_here
 
 LISTS = "--help lists all arguments"
 HEADS = ("target", "score", "best baseline", "advantage", "increment", "its q")
@@ -70,3 +72,54 @@ def test_a_narrow_terminal_breaks_words_and_a_wide_one_has_a_line_for_each_row(m
 def test_one_is_not_many() -> None:
     assert plural(1, "life", "lives") == "1 life" and plural(0, "life", "lives") == "0 lives"
     assert plural(1, "seed") == "1 seed" and plural(2048, "seed") == "2,048 seeds"
+
+
+SCRIPTS = sorted(path.name for path in ROOT.glob("*.py"))
+
+
+def paragraphs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line of an option's description with the one after it, without the box."""
+    lines = [line.strip("│").rstrip() for line in text.splitlines() if line.startswith("│")]
+    for line, following in pairwise(lines):
+        if line.startswith("       ") and following.startswith("       "):
+            yield line, following
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_lines_are_full_and_fit(script: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.command.environment", lambda: {**os.environ, "COLUMNS": str(width)})
+    shown = run_here(script, "--help-verbose" if script == "train.py" else "--help").stdout
+    too_long = [line for line in shown.splitlines() if len(line) > width and not line.startswith("usage:")]
+    assert not too_long
+    for line, following in paragraphs(shown):
+        assert len(line) + 1 + len(following.split()[0]) > width - 4, f"{line!r} had place for more of {following!r}"
+
+
+def test_the_ten_options_come_first_and_the_others_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.command.environment", lambda: {**os.environ, "COLUMNS": "80"})
+    shown = run_here("train.py", "--help").stdout
+    assert len(shown.splitlines()) < 230
+    places = [
+        shown.index(part) for part in ("    -a NAME", "--train.total-agent-steps NUMBER", "usage:", " env options ")
+    ]
+    assert places == sorted(places)
+    verbose = run_here("train.py", "--help-verbose").stdout
+    assert list(paragraphs(verbose)), "what the test above looks at"
+    assert (
+        "Number of agents that spawn in each world, 1 to 1024." in verbose
+        and "Number of agents that spawn" not in shown
+    )
+
+
+def test_comments_stand_above_examples_that_do_not_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    print_description(
+        "Do it.\n\n    python do.py folder/NAME -o there   # as well as it can be done\n    python do.py\n"
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "Do it.", "", "    # as well as it can be done", "    python do.py folder/NAME -o there",
+        "    python do.py", "",
+    ]  # fmt: skip

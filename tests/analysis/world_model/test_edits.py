@@ -26,7 +26,7 @@ from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
 from analysis.world_model.scene import MOVES
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
-from tests.planted_dictionary import axes
+from tests.planted_features import axes
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 TICKS = 3

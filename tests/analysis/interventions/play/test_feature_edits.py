@@ -33,7 +33,7 @@ from reinforcement_learning.play.workers import Workers
 from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, lives_of
 from tests.planted import planted_dump, write_planted
-from tests.planted_dictionary import axes
+from tests.planted_features import axes
 from tests.planted_run import labelled_run, saved_selection
 
 NORTH = "gain_total/Move.Direction/North"
