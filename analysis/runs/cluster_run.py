@@ -23,20 +23,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ClusterRun:
-    """The labels found by analyze_activations.py. N labelled records.
-
-    Attributes:
-        arguments: of the run, as its run.json has them.
-        dump_sha256: of the metadata.json that it was made from, which in turn proves every file of that dump.
-        labels_sha256: of the file that the labels are from.
-        places: who and when each labelled record is, the columns of `IDENTITY`, (N,) int64 each.
-    """
+    """The labels found by analyze_activations.py. N labelled records."""
 
     path: Path
-    arguments: dict[str, Any]
-    dump_sha256: str
-    labels_sha256: str
-    places: dict[str, np.ndarray]
+    arguments: dict[str, Any]  # of the run, as its run.json has them
+    dump_sha256: str  # of the metadata.json that it was made from, which in turn proves every file of that dump
+    labels_sha256: str  # of the file that the labels are from
+    places: dict[str, np.ndarray]  # who and when each labelled record is, the columns of `IDENTITY`, (N,) int64 each
     label: np.ndarray
 
     @property

@@ -25,21 +25,15 @@ _HEAD = "# Names of codes: write one after the colon. `semantic_clusters.py` and
 
 @dataclass(frozen=True, eq=False)
 class CodebookRule:
-    """The rule of a semantic run: the code nearest to a record's place in the plane. U units, D dimensions, K codes.
-
-    Attributes:
-        weight: of the map from activations to the plane, (U, D) float32.
-        places: of the codes, (K, D) float32.
-        label: cluster of each code, (K,) int64; `NOISE` for a code that no record of the run had.
-    """
+    """The rule of a semantic run: the code nearest to a record's place in the plane. U units, D dimensions, K codes."""
 
     exact: ClassVar[bool] = True
     """Whether it labels every record as the run would have."""
 
-    weight: np.ndarray
+    weight: np.ndarray  # of the map from activations to the plane, (U, D) float32
     bias: np.ndarray
-    places: np.ndarray
-    label: np.ndarray
+    places: np.ndarray  # of the codes, (K, D) float32
+    label: np.ndarray  # cluster of each code, (K,) int64; `NOISE` for a code that no record of the run had
 
     def plane(self, activations: np.ndarray) -> np.ndarray:
         """Return places in the plane, (B, D) float32."""

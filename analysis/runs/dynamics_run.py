@@ -56,44 +56,30 @@ class _Summary:
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """Components of a layer and how they follow from each other. K components, U units, B behaviours, L lags from 0.
-
-    Attributes:
-        layer: a state of its memory.
-        components: K.
-        layer_units: U.
-        behaviour_layers: layers whose states and changes are behaviours together; most often the layer alone.
-        behaviour_units: of each of them.
-        mean: of their units, layer after layer, (all units,).
-        spread: what deviations from it are divided by, (all units,).
-        behaviours: the behaviour of each tick of the lives that the run followed.
-        differences: how each behaviour differs from the others, in words, B; "" where the run does not say.
-        agreement: adjusted Rand index with behaviours found again in resampled lives, mean.
-        r: Pearson's r of component i and component j some ticks earlier, (B, L, K i, K j); NaN where unknown.
-        significant: whether its q is below 0.05, (B, L, K, K).
-        jacobian: mean over the behaviour's states of d component i / d component j some ticks earlier, (B, L, K i,
-            K j); NaN where there are no states.
-        states: number of these states, (B,).
-    """
+    """Components of a layer and how they follow from each other. K components, U units, B behaviours, L lags from 0."""
 
     path: Path
     dump: Path
     run: RunDescription
     policy: str
-    layer: str
-    components: tuple[Component, ...]
-    layer_units: int
+    layer: str  # a state of its memory
+    components: tuple[Component, ...]  # K
+    layer_units: int  # U
     behaviour_layers: tuple[str, ...]
-    behaviour_units: tuple[int, ...]
-    mean: np.ndarray
-    spread: np.ndarray
-    behaviours: ClusterRun
+    """Layers whose states and changes are behaviours together; most often the layer alone."""
+    behaviour_units: tuple[int, ...]  # of each of them
+    mean: np.ndarray  # of their units, layer after layer, (all units,)
+    spread: np.ndarray  # what deviations from it are divided by, (all units,)
+    behaviours: ClusterRun  # the behaviour of each tick of the lives that the run followed
     differences: tuple[str, ...]
-    agreement: float
-    r: np.ndarray
-    significant: np.ndarray
+    """How each behaviour differs from the others, in words, B; "" where the run does not say."""
+    agreement: float  # adjusted Rand index with behaviours found again in resampled lives, mean
+    r: np.ndarray  # Pearson's r of component i and component j some ticks earlier, (B, L, K i, K j); NaN where unknown
+    significant: np.ndarray  # whether its q is below 0.05, (B, L, K, K)
     jacobian: np.ndarray
-    states: np.ndarray
+    """Mean over the behaviour's states of d component i / d component j some ticks earlier, (B, L, K i, K j); NaN where
+    there are no states."""
+    states: np.ndarray  # number of these states, (B,)
 
     @property
     def dump_sha256(self) -> str:

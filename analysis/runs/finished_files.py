@@ -20,15 +20,10 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True)
 class RunDescription:
-    """What run.json says of a run, as far as others need it.
+    """What run.json says of a run, as far as others need it."""
 
-    Attributes:
-        input: SHA-256 of the files that it was made from, by name.
-        arguments: of its command line, by name.
-    """
-
-    input: dict[str, str] = field(default_factory=dict)
-    arguments: dict[str, Any] = field(default_factory=dict)
+    input: dict[str, str] = field(default_factory=dict)  # SHA-256 of the files that it was made from, by name
+    arguments: dict[str, Any] = field(default_factory=dict)  # of its command line, by name
     seed: Annotated[int, Field(ge=0)] = 0
 
 

@@ -61,17 +61,13 @@ class _Summary:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The results of a run. N records.
-
-    Attributes:
-        embedding: (N, 2) float32.
-    """
+    """The results of a run. N records."""
 
     clusters: ClusterRun
     dump: Path
     seed: int
     summary: dict[str, Any]
-    embedding: np.ndarray
+    embedding: np.ndarray  # (N, 2) float32
 
     @property
     def name(self) -> str:

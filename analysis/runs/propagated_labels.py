@@ -41,46 +41,30 @@ _EARLIER_FIRST = 1e-6
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well a rule labels records of held-out lives.
+    """How well a rule labels records of held-out lives."""
 
-    Attributes:
-        voters: of the rule, the best of `VOTERS` by balanced agreement.
-        agreement: share of labelled records that get the run's own label.
-        balanced_agreement: the mean of that share over labels, so that rare ones count as much as common ones.
-        commonest: share of the most common label, which is the agreement of always predicting it.
-    """
-
-    voters: int
-    agreement: float
-    balanced_agreement: float
-    commonest: float
+    voters: int  # of the rule, the best of `VOTERS` by balanced agreement
+    agreement: float  # share of labelled records that get the run's own label
+    balanced_agreement: float  # the mean of that share over labels, so that rare ones count as much as common ones
+    commonest: float  # share of the most common label, which is the agreement of always predicting it
     records: int
     lives: int
 
 
 @dataclass(frozen=True)
 class CarryingRule:
-    """A rule that labels records. N labelled records, C components.
-
-    Attributes:
-        mean: of the labelled activations, (units,) float32.
-        components: principal directions, (C, units) float32.
-        points: labelled activations along them, (N, C) float32.
-        voters: number of nearest records that vote.
-        held_out: accuracy on held-out lives; None if there is only one life.
-        states: what they are, in words, and which count.
-    """
+    """A rule that labels records. N labelled records, C components."""
 
     exact: ClassVar[bool] = False
     """Whether it labels every record as the run would have."""
 
-    mean: np.ndarray
-    components: np.ndarray
-    points: np.ndarray
+    mean: np.ndarray  # of the labelled activations, (units,) float32
+    components: np.ndarray  # principal directions, (C, units) float32
+    points: np.ndarray  # labelled activations along them, (N, C) float32
     label: np.ndarray
-    voters: int
-    held_out: HeldOut | None
-    states: str = "the activations; noise counts as a label"
+    voters: int  # number of nearest records that vote
+    held_out: HeldOut | None  # accuracy on held-out lives; None if there is only one life
+    states: str = "the activations; noise counts as a label"  # what they are, in words, and which count
 
     def labels_of(self, activations: np.ndarray) -> np.ndarray:
         """Label activations of the run's layer, (B, units) to (B,) int64."""
@@ -125,17 +109,12 @@ Rule = CarryingRule | CodebookRule
 
 @dataclass(frozen=True)
 class PropagatedLabels:
-    """A label for every record. B records.
-
-    Attributes:
-        places: identity of each record, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
-        label: (B,) int64, cluster from 0 or `labels.NOISE`.
-        exact: whether the run itself labelled the record, (B,) bool.
-    """
+    """A label for every record. B records."""
 
     places: dict[str, np.ndarray]
-    label: np.ndarray
-    exact: np.ndarray
+    """Identity of each record, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump."""
+    label: np.ndarray  # (B,) int64, cluster from 0 or `labels.NOISE`
+    exact: np.ndarray  # whether the run itself labelled the record, (B,) bool
     rule: Rule
 
     def of(self, records: Records) -> tuple[np.ndarray, np.ndarray]:

@@ -33,27 +33,17 @@ class _Sanity:
 
 @dataclass(frozen=True, eq=False)
 class SaliencyMaps:
-    """How the observation of a tick raises or lowers a target in that tick. M mapped ticks.
-
-    Attributes:
-        of: what is attributed, as given to saliency.py.
-        failures: sanity checks that failed, or why they are not enough.
-        places: of the mapped ticks, (M,) each.
-        value: of the target at each of them, (M,); NaN where it is not defined.
-        tiles: of the tick's tiles, (M, 225).
-        entities: by row of the tick's record, (M, E).
-        parts: summed |attribution| of `PARTS`, (M, parts).
-    """
+    """How the observation of a tick raises or lowers a target in that tick. M mapped ticks."""
 
     path: Path
-    of: str
+    of: str  # what is attributed, as given to saliency.py
     method: str
-    failures: tuple[str, ...]
-    places: dict[str, np.ndarray]
-    value: np.ndarray
-    tiles: np.ndarray
-    entities: np.ndarray
-    parts: np.ndarray
+    failures: tuple[str, ...]  # sanity checks that failed, or why they are not enough
+    places: dict[str, np.ndarray]  # of the mapped ticks, (M,) each
+    value: np.ndarray  # of the target at each of them, (M,); NaN where it is not defined
+    tiles: np.ndarray  # of the tick's tiles, (M, 225)
+    entities: np.ndarray  # by row of the tick's record, (M, E)
+    parts: np.ndarray  # summed |attribution| of `PARTS`, (M, parts)
 
     @property
     def facts(self) -> dict[str, Any]:

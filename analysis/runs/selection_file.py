@@ -30,16 +30,11 @@ class _File:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selected points of a run.
-
-    Attributes:
-        dump: folder of the dump that the run was made from.
-        records: which of the run's records are selected, ascending, (N,) int64.
-    """
+    """Selected points of a run."""
 
     run: ClusterRun
-    dump: Path
-    records: np.ndarray
+    dump: Path  # folder of the dump that the run was made from
+    records: np.ndarray  # which of the run's records are selected, ascending, (N,) int64
 
     @property
     def places(self) -> dict[str, np.ndarray]:

@@ -51,31 +51,21 @@ _MISSING = "n/a"
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """All that a comparison found.
-
-    Attributes:
-        points: of each curve.
-        stretch: agent-steps at which the last stretch begins and ends.
-        mode: of the evaluations: each checkpoint alone in its world, or all in shared worlds.
-        evaluations: of checkpoints; empty if there are none.
-        gaps: scores on training maps minus those on held-out maps; empty where one of them is missing.
-        notes: what a reader must know beside the numbers.
-        evaluation_files: SHA-256 of each file of results that was used, by path.
-    """
+    """All that a comparison found."""
 
     groups: Sequence[RunGroup]
     metrics: Sequence[str]
     confidence: float
-    points: int
+    points: int  # of each curve
     curves: Sequence[Curve]
-    stretch: tuple[float, float]
-    mode: Mode
+    stretch: tuple[float, float]  # agent-steps at which the last stretch begins and ends
+    mode: Mode  # of the evaluations: each checkpoint alone in its world, or all in shared worlds
     levels: Sequence[Level]
     comparisons: Sequence[Comparison]
-    evaluations: Sequence[Curve]
-    gaps: Sequence[Curve]
-    notes: Sequence[str]
-    evaluation_files: dict[str, str]
+    evaluations: Sequence[Curve]  # of checkpoints; empty if there are none
+    gaps: Sequence[Curve]  # scores on training maps minus those on held-out maps; empty where one of them is missing
+    notes: Sequence[str]  # what a reader must know beside the numbers
+    evaluation_files: dict[str, str]  # SHA-256 of each file of results that was used, by path
 
     @property
     def tables(self) -> list[Table]:

@@ -43,30 +43,22 @@ Point = tuple[float, float, float, float, int]
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of training, or a score of checkpoints, of one group against agent-steps. P points, S seeds.
-
-    Attributes:
-        steps: agent-steps of each point, (P,): the end of the stretch over which a metric is a mean; of checkpoints,
-            means over seeds.
-        runs: a row for each run, (S, P); NaN where it has no value.
-        mean, low, high: over seeds, (P,).
-        seeds: with a value, (P,).
-        measure: a metric in metrics.jsonl, or one of `held_out.MEASURES`.
-        maps: that checkpoints were evaluated on; empty for a metric.
-        by_world: of checkpoints, what each run reached in each world at each point, (P,) of (S,); empty for a run
-            without a value.
-    """
+    """A metric of training, or a score of checkpoints, of one group against agent-steps. P points, S seeds."""
 
     group: str
     steps: np.ndarray
-    runs: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
+    """Agent-steps of each point, (P,): the end of the stretch over which a metric is a mean; of checkpoints, means over
+    seeds."""
+    runs: np.ndarray  # a row for each run, (S, P); NaN where it has no value
+    mean: np.ndarray  # over seeds, (P,)
+    low: np.ndarray  # ends of its interval, (P,) each
     high: np.ndarray
-    seeds: np.ndarray
-    measure: str
-    maps: Maps | Literal[""] = ""
+    seeds: np.ndarray  # with a value, (P,)
+    measure: str  # a metric in metrics.jsonl, or one of `held_out.MEASURES`
+    maps: Maps | Literal[""] = ""  # that checkpoints were evaluated on; empty for a metric
     by_world: tuple[tuple[ByWorld, ...], ...] = ()
+    """Of checkpoints, what each run reached in each world at each point, (P,) of (S,); empty for a run without a
+    value."""
 
     @property
     def points(self) -> Iterator[Point]:
@@ -128,45 +120,32 @@ def fewest_updates(groups: Sequence[RunGroup]) -> int:
 
 @dataclass(frozen=True)
 class Level:
-    """What one group reached in one metric. S runs with a value.
-
-    Attributes:
-        training_seeds: of these runs, (S,), ascending.
-        values: mean of each run over the stretch, (S,).
-        by_world: what each of these runs reached in each world that its checkpoint played; of a metric of training,
-            each run is a world of its own.
-        mean, low, high: over these runs; the ends are NaN with fewer than two.
-        agent_steps: at which it was reached.
-    """
+    """What one group reached in one metric. S runs with a value."""
 
     group: str
     metric: str
-    agent_steps: float
-    training_seeds: tuple[int, ...]
-    values: np.ndarray
+    agent_steps: float  # at which it was reached
+    training_seeds: tuple[int, ...]  # of these runs, (S,), ascending
+    values: np.ndarray  # mean of each run over the stretch, (S,)
     by_world: tuple[ByWorld, ...]
-    mean: float
-    low: float
+    """What each of these runs reached in each world that its checkpoint played; of a metric of training, each run is a
+    world of its own."""
+    mean: float  # over these runs
+    low: float  # end of its interval; NaN with fewer than two runs
     high: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`group` minus `other` in one metric.
-
-    Attributes:
-        paired: whether runs with the same seed were compared with each other.
-        worlds: which runs played the same.
-        corrected_p: allows for all metrics and pairs of groups compared.
-    """
+    """`group` minus `other` in one metric."""
 
     metric: str
     group: str
     other: str
-    paired: bool
-    worlds: Worlds
+    paired: bool  # whether runs with the same seed were compared with each other
+    worlds: Worlds  # which runs played the same
     difference: OverTrainings
-    corrected_p: float
+    corrected_p: float  # allows for all metrics and pairs of groups compared
 
 
 def last_stretch(groups: Sequence[RunGroup], share: float) -> tuple[float, float]:

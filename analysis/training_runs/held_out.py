@@ -46,21 +46,15 @@ Played = dict[tuple[ComparedRun, str, Maps], list[tuple[PolicyRun, Provenance]]]
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One checkpoint, evaluated.
-
-    Attributes:
-        steps: agent-steps that it was trained for.
-        maps: whether the maps are those of its training.
-        by_world: what each world adds to the mean over worlds of each of `MEASURES`; see `_by_world`. NaN for the last
-            two if no life had one of the tasks.
-        other_rules: settings of the world, other than those of maps, that differ from the training's.
-    """
+    """One checkpoint, evaluated."""
 
     run: ComparedRun
-    steps: int
-    maps: Maps
+    steps: int  # agent-steps that it was trained for
+    maps: Maps  # whether the maps are those of its training
     by_world: tuple[ByWorld, ...]
-    other_rules: tuple[str, ...]
+    """What each world adds to the mean over worlds of each of `MEASURES`; see `_by_world`. NaN for the last two if no
+    life had one of the tasks."""
+    other_rules: tuple[str, ...]  # settings of the world, other than those of maps, that differ from the training's
     files: tuple[Path, ...]
 
 

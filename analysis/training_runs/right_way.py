@@ -24,18 +24,13 @@ _STEPS = np.array([*STEPS.values(), (0, 0)])
 
 @dataclass(frozen=True)
 class WaysOfLives:
-    """The lives of one policy.
+    """The lives of one policy."""
 
-    Attributes:
-        world: of each life, (L,) str: the same for lives of other policies in the same episode.
-        way: tiles that its steps led it towards its goal after the task was hidden, negative away from it, (L,). If the
-            goal is water: the best share of the way that it had gone before its last tick, 0 to 1.
-        to_water: whether the goal is water.
-    """
-
-    world: np.ndarray
+    world: np.ndarray  # of each life, (L,) str: the same for lives of other policies in the same episode
     way: np.ndarray
-    to_water: bool = False
+    """Tiles that its steps led it towards its goal after the task was hidden, negative away from it, (L,). If the goal
+    is water: the best share of the way that it had gone before its last tick, 0 to 1."""
+    to_water: bool = False  # whether the goal is water
 
     def by_world(self) -> dict[str, float]:
         """Return the share of lives that go the right way in each world; lives that go neither way count half.
@@ -95,20 +90,14 @@ def _first_tick(environment: Mapping[str, object]) -> int:
 
 @dataclass(frozen=True)
 class KindScore:
-    """How often the lives of one kind of trainings go the right way.
-
-    Attributes:
-        share: mean over trainings.
-        against: the kind that it is compared with; None for that kind itself.
-        difference: of the shares.
-    """
+    """How often the lives of one kind of trainings go the right way."""
 
     kind: str
     trainings: int
     lives: int
-    share: OverTrainings
-    against: str | None
-    difference: OverTrainings | None
+    share: OverTrainings  # mean over trainings
+    against: str | None  # the kind that it is compared with; None for that kind itself
+    difference: OverTrainings | None  # of the shares
 
     def row(self) -> dict[str, object]:
         """Return the numbers by name, for a table."""

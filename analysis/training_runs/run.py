@@ -26,18 +26,12 @@ _STEPS = "agent_steps"
 
 @dataclass(frozen=True, eq=False)
 class ComparedRun:
-    """One training run. U updates.
-
-    Attributes:
-        settings: full names such as `train.gamma` to values, and `agent`.
-        steps: agent-steps trained after each update, (U,) float64, ascending.
-        metrics: name -> (U,) float64, NaN where an update did not report it.
-    """
+    """One training run. U updates."""
 
     folder: Path
-    settings: dict[str, Any]
-    steps: np.ndarray
-    metrics: dict[str, np.ndarray]
+    settings: dict[str, Any]  # full names such as `train.gamma` to values, and `agent`
+    steps: np.ndarray  # agent-steps trained after each update, (U,) float64, ascending
+    metrics: dict[str, np.ndarray]  # name -> (U,) float64, NaN where an update did not report it
     sha256: str
 
     @property
