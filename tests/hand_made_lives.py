@@ -22,24 +22,15 @@ Other = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class HandMade:
-    """One life, every sequence with one entry per tick.
+    """One life, every sequence with one entry per tick."""
 
-    Attributes:
-        row, col: of the agent.
-        moves: options of `Move.Direction`; none by default.
-        own: further columns of the agent's own row.
-        others: in view, in every tick.
-        attacks: tick -> index of the attacked one among the others.
-        done: whether the last record says that the life ended with it.
-    """
-
-    row: Sequence[int]
-    col: Sequence[int]
-    moves: Sequence[int] | None = None
-    own: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    others: Mapping[int, Sequence[Other]] = field(default_factory=dict)
-    attacks: Mapping[int, int] = field(default_factory=dict)
-    done: bool = True
+    row: Sequence[int]  # of the agent
+    col: Sequence[int]  # of the agent
+    moves: Sequence[int] | None = None  # options of `Move.Direction`; none by default
+    own: Mapping[str, Sequence[int]] = field(default_factory=dict)  # further columns of the agent's own row
+    others: Mapping[int, Sequence[Other]] = field(default_factory=dict)  # in view, in every tick
+    attacks: Mapping[int, int] = field(default_factory=dict)  # tick -> index of the attacked one among the others
+    done: bool = True  # whether the last record says that the life ended with it
     agent: int = 1
     episode: int = 0
 

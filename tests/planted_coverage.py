@@ -11,19 +11,12 @@ RECORDS, FEATURES = 25, 6
 
 @dataclass(frozen=True)
 class Told:
-    """Lives with groups. B records.
+    """Lives with groups. B records."""
 
-    Attributes:
-        listed: (B, FEATURES).
-        groups: (B,) int64 in 0 to 3.
-        targets: two parts that the groups decide, with noise.
-        unit: the life of each record, (B,).
-    """
-
-    listed: np.ndarray
-    groups: np.ndarray
-    targets: dict[str, np.ndarray]
-    unit: np.ndarray
+    listed: np.ndarray  # (B, FEATURES)
+    groups: np.ndarray  # (B,) int64 in 0 to 3
+    targets: dict[str, np.ndarray]  # two parts that the groups decide, with noise
+    unit: np.ndarray  # the life of each record, (B,)
 
 
 def told(rng: np.random.Generator, how: str, lives: int = 40) -> Told:

@@ -11,19 +11,12 @@ SOURCE = DictionarySource("run", "dump", "0" * 64, "planted", None, "lstm_cell",
 
 @dataclass(frozen=True, eq=False)
 class PlantedFeatures:
-    """States and what they are made of. B states, U units, F features.
+    """States and what they are made of. B states, U units, F features."""
 
-    Attributes:
-        states: (B, U) float32.
-        directions: of length 1, (F, U).
-        strengths: of each feature in each state, (B, F).
-        centre: (U,).
-    """
-
-    states: np.ndarray
-    directions: np.ndarray
-    strengths: np.ndarray
-    centre: np.ndarray
+    states: np.ndarray  # (B, U) float32
+    directions: np.ndarray  # of length 1, (F, U)
+    strengths: np.ndarray  # of each feature in each state, (B, F)
+    centre: np.ndarray  # (U,)
 
     def cosines(self, decoder: np.ndarray) -> np.ndarray:
         """Return the largest cosine of each true direction with any found one, (F,)."""
