@@ -12,7 +12,7 @@ from activation_store.schema import MAY_BE_UNRECORDED, TILE_COLUMNS, DumpMetadat
 from activation_store.selection import Gathering, no_rows, select
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features import Feature, feature_matrix, needs_history, read_history
-from analysis.features.matrix import feature_columns
+from analysis.features.observed import feature_columns
 from analysis.features.registry import CATEGORIES
 from analysis.lives import Lives, lives_of, rolling_mean
 from analysis.position import has_position, positions

@@ -14,8 +14,8 @@ from analysis.clusters.blindness import Blindness, coverage
 from analysis.clusters.components import Components
 from analysis.clusters.dataset import Dataset
 from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
-from analysis.features.matrix import check_unbroken, feature_columns
-from analysis.features.observed import Observed
+from analysis.features.matrix import check_unbroken
+from analysis.features.observed import Observed, feature_columns
 from analysis.features.over_time import later
 from analysis.lives import Lives, places_among
 from analysis.statistics.inference import FEWEST_LIVES, Inference

@@ -19,7 +19,7 @@ from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
 from analysis.dynamics.neighbours import BEFORE
 from analysis.dynamics.update import Update
-from analysis.features.matrix import feature_columns
+from analysis.features.observed import feature_columns
 from analysis.lives import Lives, lives_of
 from common.files import sha256
 from common.user_error import UserError

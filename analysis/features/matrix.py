@@ -14,10 +14,7 @@ from analysis.features.feature import Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.registry import FEATURES
 from analysis.lives import places_among
-from analysis.position import POSITION_COLUMNS
 from common.user_error import UserError
-
-_COLUMNS = ("map", *POSITION_COLUMNS)
 
 
 def feature_matrix(
@@ -120,8 +117,3 @@ def _places(records: Records, history: Records) -> np.ndarray:
     if (places < 0).any():
         raise ValueError("a record is not in the history: both must come from the same dump")
     return places
-
-
-def feature_columns(metadata: DumpMetadata) -> list[str]:
-    """Return the optional columns of a dump that features may need."""
-    return sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})

@@ -9,6 +9,7 @@ import numpy as np
 from activation_store.columns import TRUTH
 from activation_store.schema import TILE_COLUMNS, DumpMetadata, Records
 from analysis.lives import Lives, lives_of
+from analysis.position import POSITION_COLUMNS
 from common.user_error import UserError
 
 _TASK = TRUTH + "task"
@@ -185,6 +186,12 @@ def own_truth(name: str) -> str:
 def own_truth_columns(metadata: DumpMetadata) -> list[str]:
     """Return the optional columns of a dump that `Observed.own` and `Observed.task` need."""
     return [truth for truth in (*map(own_truth, metadata.entity_columns), _TASK) if truth in metadata.columns]
+
+
+def feature_columns(metadata: DumpMetadata) -> list[str]:
+    """Return the optional columns of a dump that features may need."""
+    wanted = {*own_truth_columns(metadata), "map", *POSITION_COLUMNS}
+    return sorted(wanted & metadata.columns.keys())
 
 
 def _index_of(name: str, names: tuple[str, ...], kind: str) -> int:

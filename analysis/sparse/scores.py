@@ -8,7 +8,6 @@ from scipy import sparse
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
-from analysis.sparse.states import SparseStates
 from analysis.statistics.inference import student_stretch
 from analysis.statistics.resampling import Estimate, draws_of, resampled_units
 
@@ -78,17 +77,17 @@ class Usage:
     deviation: np.ndarray
 
 
-def usage(dictionary: SparseDictionary, states: SparseStates, units: Units) -> Usage:
-    """Write every state with a dictionary, and sum up."""
+def usage(dictionary: SparseDictionary, states: np.ndarray, units: Units) -> Usage:
+    """Write every state, (B, U), with a dictionary, and sum up."""
     error, counts = np.empty(len(states)), np.zeros(dictionary.features)
     coder = SparseCoder(dictionary)
     for start in range(0, len(states), _CHUNK):
         place = slice(start, start + _CHUNK)
-        chunk = torch.from_numpy(states.values[place])
+        chunk = torch.from_numpy(states[place])
         strengths = coder.strengths(chunk)
         error[place] = (coder.rebuilt(strengths) - chunk).double().square().sum(dim=1).numpy()
         counts += (strengths != 0).sum(dim=0).numpy()
-    deviation = np.square(states.values - states.values.mean(axis=0, dtype=np.float64)).sum(axis=1)
+    deviation = np.square(states - states.mean(axis=0, dtype=np.float64)).sum(axis=1)
     active, alive = float(counts.sum() / len(states)), int((counts > 0).sum())
     return Usage(units.mean(error, deviation), active, alive, counts / len(states), error, deviation)
 

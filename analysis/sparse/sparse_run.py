@@ -126,10 +126,12 @@ def _tested(
         intervals = Units.of(test.lives.index, test.episodes, settings.seed)
         usages = {}
         for number, (name, trained) in enumerate(fitted.items()):
-            usages[name] = usage(trained.dictionary, test, intervals)
+            usages[name] = usage(trained.dictionary, test.values, intervals)
             show((number + 1) / len(fitted))
         drawn = test.surrogate(settings.seed) if pairs else test
-        gaussian_usages = {name: usage(trained.dictionary, drawn, intervals) for name, trained in gaussian.items()}
+        gaussian_usages = {
+            name: usage(trained.dictionary, drawn.values, intervals) for name, trained in gaussian.items()
+        }
     spliced = None
     if recorded is not None:
         with step(console, "splicing into recorded ticks") as show:

@@ -12,9 +12,8 @@ from torch.nn import functional
 from agent_zoo.network_parts.layers import ENTITY_SCALES, NPC_TYPE
 from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from analysis.features.choices import STEPS
 from analysis.world_model.rules import Rules
-from analysis.world_model.scene import KINDS, LEGAL_HEADS, MOVES, Rows, SoftScene, cells, legal_heads, own_columns
+from analysis.world_model.scene import KINDS, LEGAL_HEADS, WAYS, Rows, SoftScene, cells, legal_heads, own_columns
 
 ENTITIES = 32
 """The policy is shown the most probable entities, at most so many besides itself."""
@@ -72,8 +71,8 @@ def imagined_view(
         presence, attackable = (
             soft + (sure.float() - soft.detach()) for soft, sure in ((presence, there), (attackable, near))
         )
-        walkable = Rules.of_game().walkable(scene)[:, [MOVES.index(step) for step in STEPS.values()]]
-        legal["Move.Direction"] = torch.cat([walkable, legal["Move.Direction"][:, len(STEPS) :]], dim=1)
+        walkable = Rules.of_game().walkable(scene)[:, WAYS]
+        legal["Move.Direction"] = torch.cat([walkable, legal["Move.Direction"][:, len(WAYS) :]], dim=1)
     nobody = (1 - attackable).prod(dim=1, keepdim=True)  # the game permits no peace where there is a target
     legal["Attack.Target"] = torch.cat([torch.zeros(agents, 1), attackable, nobody], dim=1)
     entity = SoftRows(

@@ -224,7 +224,8 @@ def vital_levels(vitals: torch.Tensor) -> torch.Tensor:
 
 MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
 """Rows and columns that an agent can move by in a tick."""
-
+WAYS = [MOVES.index(step) for step in ((-1, 0), (1, 0), (0, 1), (0, -1))]
+"""Those to the north, south, east and west: the options of `Move.Direction` but the last, in their order."""
 
 REACH = 16
 """Tiles beyond the view, on each side, in which terrain is remembered."""

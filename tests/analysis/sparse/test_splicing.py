@@ -108,8 +108,8 @@ def test_the_variance_left_is_that_of_components_and_intervals_are_over_lives_or
     units = Units.of(states.lives.index, states.episodes, 0)
     assert units.name == "episode"
     pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
-    assert usage(pca, states, units).unexplained.value < 1e-5
-    one = usage(replace(pca, k=1), states, units)
+    assert usage(pca, states.values, units).unexplained.value < 1e-5
+    one = usage(replace(pca, k=1), states.values, units)
     assert 0 < one.unexplained.value < 1 and one.active == 1
     assert one.density.sum() == pytest.approx(1) and one.alive == (one.density > 0).sum()
     few = states.episodes < 3
