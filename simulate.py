@@ -35,7 +35,7 @@ effects is printed and written to effects/ in the model's folder.
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,9 +58,10 @@ from common import command_line
 from common.user_error import UserError
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+    import numpy as np
 
     from activation_store.records import Records
+    from analysis.sparse.scores import Units
     from analysis.world_model.held_out import HeldOut
     from analysis.world_model.outcomes import Outcomes
     from analysis.world_model.simulation import Arm
@@ -94,24 +95,25 @@ def parse(arguments: list[str]) -> tuple[str, Any]:
 def simulate_lives(options: LivesOptions, held_out: "HeldOut", folder: Path) -> None:
     """Simulate lives and edited ones, write their dumps, and print what the edits changed."""
     from analysis.world_model.arms import edited_arms
-    from analysis.world_model.outcomes import steps_of
+    from analysis.world_model.outcomes import over_lives, steps_of
 
-    before, after = play(options, held_out, edited_arms(options, held_out))
+    life, before, after = play(options, held_out, edited_arms(options, held_out))
     if options.beginning == "interpolate":
         path = folder / "what_if" / "interpolate.tsv"
-        show_table("by place on the way", steps_of(before, options.ways_steps, options.seed), path)
+        show_table("by place on the way", steps_of(before, options.ways_steps), path)
     for name, changed in after.items():
-        show_effects("unedited", before, name, changed, options.seed, folder / "effects" / f"{name}.tsv")
+        units = over_lives(life, options.seed)
+        show_effects("unedited", before, name, changed, units, folder / "effects" / f"{name}.tsv")
 
 
 def compare_moves(options: MovesOptions, held_out: "HeldOut", folder: Path) -> None:
     """Simulate all sequences of first moves, and print and write how good they are."""
     from analysis.world_model.arms import move_arms
-    from analysis.world_model.outcomes import group_of
+    from analysis.world_model.outcomes import group_of, over_lives
 
-    before, after = play(options, held_out, move_arms(options.first))
-    rows = [group_of("the policy's own", before, None, options.seed)]
-    rows += [group_of(name, changed, before, options.seed) for name, changed in after.items()]
+    life, before, after = play(options, held_out, move_arms(options.first))
+    units, rows = over_lives(life, options.seed), [group_of("the policy's own", before)]
+    rows += [group_of(name, own, units.mean(own["value"] - before["value"])) for name, own in after.items()]
     title = "by sequence of first moves; better: value above the policy's own lives from the same starts"
     show_table(title, rows, folder / "what_if" / f"moves_{options.first}.tsv")
 
@@ -119,34 +121,40 @@ def compare_moves(options: MovesOptions, held_out: "HeldOut", folder: Path) -> N
 def maximise(options: SearchOptions, held_out: "HeldOut", folder: Path) -> None:
     """Search starts where a number is largest, write the lives from there, and print what is different in them."""
     from analysis.world_model.arms import search_arms
+    from analysis.world_model.outcomes import over_lives
 
-    before, after = play(options, held_out, search_arms(options, held_out))
+    life, before, after = play(options, held_out, search_arms(options, held_out))
     path = folder / "what_if" / f"maximise_{options.target.replace('/', '_')}.tsv"
     for name, changed in after.items():
-        show_effects("random starts", before, name, changed, options.seed, path)
+        show_effects("random starts", before, name, changed, over_lives(life, options.seed), path)
 
 
 def play(
     options: SimulationOptions, held_out: "HeldOut", arms: "dict[str, Arm]"
-) -> "tuple[Outcomes, dict[str, Outcomes]]":  # fmt: skip
-    """Simulate the same lives in several ways; returns what came of the first one, and of the others by name."""
+) -> "tuple[np.ndarray, Outcomes, dict[str, Outcomes]]":
+    """Simulate the same lives in several ways.
+
+    Returns:
+        Number of the recorded life that each goes on from, (L,) int64, what came of the first way, and of the others
+        by name.
+    """
     from analysis.world_model.simulation import simulate
     from common.progress_view import progress
 
     with progress("simulating", "lives") as show:
-        before, *after = simulate(held_out, options, list(arms.values()), show)
+        life, (before, *after) = simulate(held_out, options, list(arms.values()), show)
     for arm in arms.values():
         if arm.folder:
             print(f"dump of {options.wanted:,} simulated lives: {arm.folder}")
-    return before, dict(zip(list(arms)[1:], after, strict=True))
+    return life, before, dict(zip(list(arms)[1:], after, strict=True))
 
 
-def show_effects(first: str, before: "Outcomes", name: str, after: "Outcomes", seed: int, path: Path) -> None:
+def show_effects(first: str, before: "Outcomes", name: str, after: "Outcomes", units: "Units", path: Path) -> None:
     """Print and write how the outcomes of the same lives differ between two ways to simulate them."""
     from analysis.world_model.outcomes import effects
 
-    changes = effects(before, after, seed)
-    lives = f"means over simulated lives, 95% intervals over {changes[0].lives} starts"
+    changes = effects(before, after, units)
+    lives = f"means over simulated lives, 95% intervals over {units.draws.shape[1]} starts"
     show_table(f"{name} after, {first} before: {lives}", changes, path)
 
 
@@ -190,7 +198,7 @@ def compare_findings(options: ComparisonOptions, held_out: "HeldOut", folder: Pa
 
     with progress("comparing") as share:
         rows = findings.compare_findings(held_out, options.lives, options.ticks, options.seed, share)
-    title = f"recorded and simulated lives, with 95% intervals over {rows[0].lives} recorded lives"
+    title = f"recorded and simulated lives, with 95% intervals over {rows[0]['lives']} recorded lives"
     show_table(title, rows, folder / "compared.tsv")
 
 
@@ -241,7 +249,7 @@ def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -
     write_table(folder / f"{name}.tsv", rows)
     saliency.draw_by_lag(by_lag, target.name, folder / f"{name}.png")
     title = f"{target.name}: size of its derivatives by all components of the memory, and by the own row"
-    show_table(title, by_lag, folder / f"{name}_by_lag.tsv")
+    show_table(title, list(map(vars, by_lag)), folder / f"{name}_by_lag.tsv")
     print(f"each component and column, and a figure: {folder / name}.tsv and .png")
 
 
@@ -260,7 +268,7 @@ def compare_jacobians(options: JacobiansOptions, held_out: "HeldOut", folder: Pa
     print(f"each behaviour: {folder / 'agreement.tsv'}")
 
 
-def show_table(title: str, rows: "Sequence[DataclassInstance]", path: Path) -> None:
+def show_table(title: str, rows: Sequence[Mapping[str, object]], path: Path) -> None:
     """Print rows under a title, and write them to a file."""
     from analysis.world_model.outcomes import columns_of, write_table
 

@@ -7,7 +7,6 @@ the policy's value depends on in a tick: each part of what it sees, and its memo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel
+from analysis.world_model.outcomes import Row, concatenated
 from analysis.world_model.policy_interface import Surroundings, imagined_view
 from analysis.world_model.scene import VITALS, SoftScene
 from analysis.world_model.windows import CONTEXT, Windows
@@ -34,14 +34,9 @@ PARTS = {
 _POINTS = 100
 
 
-class Ratio(NamedTuple):
-    """A measure of B ticks: the sum of `above` divided by the sum of `below`, (B,) each."""
-
-    above: np.ndarray
-    below: np.ndarray
-
-
-def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, before: MemoryState) -> dict[str, Ratio]:
+def value_saliency(
+    model: WorldModel, scene: SoftScene, around: Surroundings, before: MemoryState
+) -> dict[str, np.ndarray]:
     """Differentiate the policy's value in a tick by everything that it reads.
 
     The saliency of a part is the sum of the absolute values of gradient times input over its numbers.
@@ -50,7 +45,8 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
         before: memory with which they begin the tick.
 
     Returns:
-        Shares of the saliency by part, and the mean derivative of the value by each vital, per point.
+        Shares of the saliency by part, and the mean derivative of the value by each vital, per point, as
+        `LifeTicks.ratios`.
     """
     names = [name for tensors in PARTS.values() for name in tensors]
     given = {**vars(scene), "hidden": before.hidden.transpose(0, 1), "cell": before.cell.transpose(0, 1)}
@@ -64,12 +60,14 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
     by_tensor = dict(zip(read, gradients, strict=True))
     sums = {part: _sum([(read[name], by_tensor[name]) for name in tensors]) for part, tensors in PARTS.items()}
     total = np.sum(list(sums.values()), axis=0)
-    ratios = {f"share of the value's saliency: {part}": Ratio(above, total) for part, above in sums.items()}
+    ratios = {
+        f"share of the value's saliency: {part}": np.stack([above, total], axis=1) for part, above in sums.items()
+    }
     by_own = by_tensor["own"]
     assert by_own is not None  # every policy with a soft path reads its own row
     for name, place in zip(VITALS, model.network.vitals, strict=True):
         slope = by_own[:, place].double().numpy() / _POINTS
-        ratios[f"change of the value per point of {name}"] = Ratio(slope, np.ones(len(slope)))
+        ratios[f"change of the value per point of {name}"] = np.stack([slope, np.ones(len(slope))], axis=1)
     return ratios
 
 
@@ -98,53 +96,34 @@ class LifeTicks:
     life: np.ndarray  # number of the recorded life that each belongs to or goes on from, (B,) int64
     states: Mapping[str, np.ndarray]  # layer -> (B, units)
     vitals: np.ndarray  # health, food and water in points, (B, 3)
-    # ratios: further measures by name; each is the ratio of two sums over ticks
-    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+    # ratios: further measures by name; each is the ratio of the sums of two numbers over ticks, (B, 2)
+    ratios: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def take(self, chosen: np.ndarray) -> "LifeTicks":
         """Return some ticks."""
         return LifeTicks(
             self.life[chosen], {name: array[chosen] for name, array in self.states.items()}, self.vitals[chosen],
-            {name: Ratio(ratio.above[chosen], ratio.below[chosen]) for name, ratio in self.ratios.items()},
+            {name: array[chosen] for name, array in self.ratios.items()},
         )  # fmt: skip
 
     @staticmethod
     def joined(parts: "list[LifeTicks]") -> "LifeTicks":
         """Concatenate ticks."""
-        return LifeTicks(
-            np.concatenate([part.life for part in parts]),
-            {name: np.concatenate([part.states[name] for part in parts]) for name in parts[0].states},
-            np.concatenate([part.vitals for part in parts]),
-            {
-                name: Ratio(*map(np.concatenate, zip(*(part.ratios[name] for part in parts), strict=True)))
-                for name in parts[0].ratios
-            },
-        )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A measure in recorded and in simulated lives, with 95% intervals over recorded lives."""
-
-    # finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
-    # ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The distance
-    # of cluster shares is the total variation from those of the other half. Of the value's saliency, see
-    # `value_saliency`.
-    finding: str
-    layer: str  # of the policy; empty for what is not about one
-    lives: int  # recorded ones
-    recorded: Estimate  # in the half of the recorded lives that nothing was fitted on
-    simulated: Estimate  # in lives simulated from the same starts
-    difference: Estimate  # simulated minus recorded
+        life, vitals = (np.concatenate([getattr(part, name) for part in parts]) for name in ("life", "vitals"))
+        states, ratios = (concatenated(getattr(part, name) for part in parts) for name in ("states", "ratios"))
+        return LifeTicks(life, states, vitals, ratios)
 
 
 def compare_findings(
-    held_out: HeldOut, lives: int, ticks: int, seed: int, report: Callable[[float], None] = lambda _: None
-) -> list[Finding]:
+    held_out: HeldOut, lives: int, ticks: int, seed: int, report: Callable[[float], None]
+) -> list[Row]:
     """Compare recorded and simulated lives from the same starts on maps that the model was not trained on.
 
     Args:
         lives: to simulate, at most; as many starts as there are if those are fewer.
+
+    Returns:
+        See `compared`.
 
     Raises:
         UserError: too few lives last long enough.
@@ -194,8 +173,17 @@ def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: 
     return LifeTicks.joined(parts)
 
 
-def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Finding]:
+def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Row]:
     """Fit probes and clusters on half of the recorded lives, and read them in the other half and in simulated lives.
+
+    Scores are the share of the variance that a probe explains, errors are mean absolute ones in points, and spreads
+    standard deviations in points: a score is low where vitals hardly vary. The distance of cluster shares is the total
+    variation from those of the other half.
+
+    Returns:
+        A row for each finding about a layer of the policy, or no layer: in the half of the recorded lives that nothing
+        was fitted on, in lives simulated from the same starts, and the difference; with 95% intervals over recorded
+        lives.
 
     Raises:
         UserError: there are too few lives.
@@ -213,7 +201,7 @@ def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Finding]:
         train = train.take(random.permutation(len(train.life))[:_FITTED_AT_MOST])
     sides = [side.take(np.flatnonzero(np.isin(side.life, read))) for side in (real, simulated)]
     draws = random.multinomial(len(read), np.full(len(read), 1 / len(read)), RESAMPLES).astype(np.float64)
-    findings: list[Finding] = []
+    findings = list[Row]()
 
     def add(name: str, layer: str, numbers: list[np.ndarray], measure: Measure) -> None:
         """Measure the numbers of both sides' records, (B, K) each."""
@@ -234,7 +222,7 @@ def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Finding]:
         shares, counts = _cluster_counts(train, sides, layer, seed)
         add("distance of cluster shares", layer, counts, _distance_from(shares))
     for name in real.ratios:
-        add(name, "", [np.stack(side.ratios[name], axis=1) for side in sides], _mean)
+        add(name, "", [side.ratios[name] for side in sides], _mean)
     return findings
 
 
@@ -270,7 +258,7 @@ def _by_life(side: LifeTicks, lives: np.ndarray, numbers: np.ndarray) -> np.ndar
     return np.stack([np.bincount(index, column, len(lives)) for column in numbers.T], axis=1)
 
 
-def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, measure: Measure) -> Finding:
+def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, measure: Measure) -> Row:
     """Measure both sides, given their sums by life, (lives, K), and resample lives.
 
     Intervals are centred on the measure: resampling lives adds to distances.
@@ -282,7 +270,8 @@ def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, m
     stretch, tail = student_stretch(draws.shape[1], CONFIDENCE), (1 - CONFIDENCE) / 2
     ends = [stretch * (np.nanquantile(sample, [tail, 1 - tail]) - np.nanmean(sample)) for sample in drawn]
     estimates = [Estimate(value, *map(float, value + end)) for value, end in zip(values, ends, strict=True)]
-    return Finding(name, layer, draws.shape[1], *estimates)
+    row: Row = {"finding": name, "layer": layer, "lives": draws.shape[1]}
+    return row | dict(zip(("recorded", "simulated", "difference"), estimates, strict=True))
 
 
 def _score(sums: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from analysis.statistics.inference import LEVEL
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from analysis.world_model.imagination import Start, imagine, informed_start
 from analysis.world_model.model import Origin, WorldModel
+from analysis.world_model.outcomes import Row
 from analysis.world_model.saliency import Taps
 from analysis.world_model.windows import CONTEXT, as_windows, chosen_sequences
 from common.array_files import arrays_of
@@ -41,31 +42,6 @@ class Dynamics:
     label: dict[tuple[int, int, int], int]
     jacobians: np.ndarray  # of the policy alone, (n, L, K, K)
     jacobian_label: np.ndarray  # behaviour of each of these states, (n,)
-
-
-@dataclass(frozen=True)
-class AgreementRow(Agreement):
-    """How often correlation and Jacobian have the same sign."""
-
-    side: Side
-
-
-@dataclass(frozen=True)
-class LagRow:
-    """The same at one lag, over all behaviours."""
-
-    side: Side
-    lag: int
-    share: float  # mean over behaviours of the share of pairs of different components with the same sign
-    shuffled_behaviours: float  # the same if behaviours are dealt to states at random
-    shuffled_components: float  # the same if the components of the Jacobian are renamed at random
-    above_chance: int  # behaviours whose share exceeds that of renamed components with p < 0.05
-    behaviours: int
-    states: int  # at which Jacobians were computed
-    # through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that and
-    # the size with the world cut; NaN for other sides than `whole`
-    through_world: float
-    like_recorded: float  # correlation of the mean Jacobian with the one for recorded inputs, over all pairs
 
 
 def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
@@ -175,11 +151,14 @@ def labelled_starts(
 def compare_jacobians(
     held_out: HeldOut, dynamics: Dynamics, states: int, largest_lag: int, seed: int,
     report: Callable[[float], None] = lambda _: None,
-) -> tuple[list[AgreementRow], list[LagRow]]:  # fmt: skip
+) -> tuple[list[Row], list[Row]]:  # fmt: skip
     """Compute Jacobians in simulated lives, and compare their signs with lagged correlations in each behaviour.
 
     Args:
         largest_lag: in ticks; lags are 1, 2, 4, 8 and so on, up to it.
+
+    Returns:
+        `Agreement` by side, behaviour and lag; and at each lag, over all behaviours, see `_at_lag`.
 
     Raises:
         UserError: the run has no lag of 1, or no start is in a behaviour.
@@ -207,18 +186,27 @@ def compare_jacobians(
     }
     sides["recorded inputs"] = dynamics.jacobians[:, places], dynamics.jacobian_label
     correlations = LaggedCorrelations(dynamics.correlations.r[:, places], dynamics.correlations.q[:, places])
-    rows = [
-        AgreementRow(**{**vars(row), "lag": places[row.lag]}, side=side)
-        for side, (jacobians, label) in sides.items()
-        for row in sign_agreement(correlations, jacobians, label, seed)
-    ]
-    return rows, [_lag_row(rows, sides, side, lag, place) for side in sides for place, lag in enumerate(lags, start=1)]
+    rows, by_lag = list[Row](), list[Row]()
+    for side, (jacobians, label) in sides.items():
+        agreements = sign_agreement(correlations, jacobians, label, seed)
+        rows += [{**vars(row), "lag": places[row.lag], "side": side} for row in agreements]
+        for place, lag in enumerate(lags, start=1):
+            at_lag = _at_lag([row for row in agreements if row.lag == place], sides, side, place)
+            by_lag.append({"side": side, "lag": lag, **at_lag})
+    return rows, by_lag
 
 
-def _lag_row(
-    rows: Sequence[AgreementRow], sides: dict[Side, tuple[np.ndarray, np.ndarray]], side: Side, lag: int, place: int
-) -> LagRow:
-    mine = [row for row in rows if row.side == side and row.lag == lag and np.isfinite(row.share)]
+def _at_lag(rows: Sequence[Agreement], sides: dict[Side, tuple[np.ndarray, np.ndarray]], side: Side, place: int) -> Row:
+    """Sum up one lag of one side over all behaviours.
+
+    Returns:
+        Means over behaviours of the shares of `Agreement`; `above_chance`: behaviours whose share exceeds that of
+        renamed components with p < 0.05; `states`: at which Jacobians were computed; `through_world`: mean over states
+        of the size (Frobenius norm) of what passes through the world, divided by that and the size with the world cut,
+        NaN for other sides than `whole`; `like_recorded`: correlation of the mean Jacobian with the one for recorded
+        inputs, over all pairs.
+    """
+    mine = [row for row in rows if np.isfinite(row.share)]
     jacobians, label = sides[side]
     through = float("nan")
     if side == "whole":
@@ -233,6 +221,8 @@ def _lag_row(
         float(np.mean([getattr(row, name) for row in mine])) if mine else float("nan")
         for name in ("share", "shuffled_behaviours", "shuffled_components")
     )
-    above = sum(row.p < LEVEL for row in mine)
-    like = float(np.corrcoef(*means)[0, 1])
-    return LagRow(side, lag, share, dealt, renamed, above, len(mine), len(label), through, like)
+    return {
+        "share": share, "shuffled_behaviours": dealt, "shuffled_components": renamed,
+        "above_chance": sum(row.p < LEVEL for row in mine), "behaviours": len(mine), "states": len(label),
+        "through_world": through, "like_recorded": float(np.corrcoef(*means)[0, 1]),
+    }  # fmt: skip

@@ -1,9 +1,7 @@
 """What comes of simulated lives, and how that differs between simulations of the same starts with the same dice."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,54 +13,33 @@ from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
 from analysis.world_model.scene import MOVES, VITALS
 from common.files import write_text
 
-
-@dataclass(frozen=True, eq=False)
-class Outcomes:
-    """What came of L simulated lives."""
-
-    origin: np.ndarray  # number of the recorded life that each went on from, (L,) int64
-    values: Mapping[str, np.ndarray]  # outcome -> (L,)
-
-    @staticmethod
-    def joined(parts: Sequence["Outcomes"]) -> "Outcomes":
-        """Concatenate the outcomes of several batches."""
-        names = parts[0].values
-        return Outcomes(
-            np.concatenate([part.origin for part in parts]),
-            {name: np.concatenate([part.values[name] for part in parts]) for name in names},
-        )
+Outcomes = dict[str, np.ndarray]
+"""What came of L simulated lives: outcome -> (L,)."""
+Row = dict[str, str | int | float | Estimate]
+"""A line of a table, by the names of its columns; an estimate called X takes three: X, X_low and X_high."""
 
 
-@dataclass(frozen=True)
-class Effect:
-    """How an outcome differs between two simulations, with the 95% interval of the difference over recorded lives."""
-
-    outcome: str
-    before: float
-    after: float
-    difference: float
-    low: float
-    high: float
-    lives: int
+def concatenated(parts: Iterable[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Join one or more parts of the same columns."""
+    parts = list(parts)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 class OutcomeSums:
     """Adds up the outcomes of a batch of lives, tick by tick."""
 
-    def __init__(self, origin: np.ndarray, vitals: Sequence[int], targets: Mapping[str, Number] | None = None):
+    def __init__(self, lives: int, vitals: Sequence[int], targets: Mapping[str, Number] | None = None):
         """Begin.
 
         Args:
             vitals: places of health, food and water in a scene's own row.
             targets: further numbers of a tick, (S,) each, whose means over ticks are outcomes.
         """
-        self._targets = targets or {}
-        self._origin, self._vitals = origin, list(vitals)
-        self._ticks = np.zeros(len(origin))
+        self._targets, self._vitals = targets or {}, list(vitals)
+        self._ticks, self._way = np.zeros(lives), np.zeros((lives, 2))
         self._sums: dict[str, np.ndarray] = {}
         self._last: dict[str, np.ndarray] = {}
         self._first: dict[str, np.ndarray] = {}
-        self._way = np.zeros((len(origin), 2))
 
     def add(self, tick: ImaginedTick, alive: np.ndarray) -> None:
         """Add a tick of the lives that are not over, (S,) bool."""
@@ -90,49 +67,29 @@ class OutcomeSums:
         means = {name: array / self._ticks for name, array in self._sums.items()}
         way = 100 * self._way / self._ticks[:, None]
         ways = {f"tiles {name} in 100 ticks": way[:, place] for place, name in enumerate(("south", "east"))}
-        return Outcomes(self._origin, {**self._first, **means, **self._last, **ways, "ticks lived": self._ticks})
+        return {**self._first, **means, **self._last, **ways, "ticks lived": self._ticks}
 
 
-@dataclass(frozen=True)
-class GroupOutcomes:
-    """Mean outcomes of some simulated lives."""
+def group_of(name: str, outcomes: Outcomes, better: Estimate | None = None) -> Row:
+    """Return the mean outcomes of some lives, which have a name in common.
 
-    group: str  # what they have in common
-    value: float  # mean over lives of the mean over ticks
-    better: float  # value above that of the policy's own lives from the same starts, NaN where that is not compared
-    low: float
-    high: float
-    health: float  # in the last tick
-    food: float
-    water: float
-    ticks: float
-    lives: int
-
-
-def group_of(
-    name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None
-) -> GroupOutcomes:
-    """Return the mean outcomes of some lives.
+    Their value is the mean over lives of the mean over ticks, their vitals are those of the last tick.
 
     Args:
-        own: what came of the policy's own lives from the same starts; None if that is not compared.
-        chosen: which lives, (L,) bool; None for all.
+        better: value above that of the policy's own lives from the same starts; None where that is not compared.
     """
-    kept = {outcome: values if chosen is None else values[chosen] for outcome, values in outcomes.values.items()}
-    better = Estimate(float("nan"))
-    if own is not None:
-        better = over_lives(outcomes.origin, seed).mean(kept["value"] - own.values["value"])
-    health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
-    return GroupOutcomes(
-        name, float(kept["value"].mean()), better.value, better.low, better.high, health, food, water,
-        float(kept["ticks lived"].mean()), len(kept["value"]),
-    )  # fmt: skip
+    better = better or Estimate(float("nan"))
+    return {
+        "group": name, "value": float(outcomes["value"].mean()), "better": better.value, "low": better.low,
+        "high": better.high, **{vital: float(outcomes[f"{vital} in the last tick"].mean()) for vital in VITALS},
+        "ticks": float(outcomes["ticks lived"].mean()), "lives": len(outcomes["value"]),
+    }  # fmt: skip
 
 
-def steps_of(outcomes: Outcomes, steps: int, seed: int) -> list[GroupOutcomes]:
+def steps_of(outcomes: Outcomes, steps: int) -> list[Row]:
     """Return the mean outcomes of interpolated starts by their place on the way."""
-    place = np.arange(len(outcomes.origin)) % steps
-    return [group_of(f"{number + 1} of {steps}", outcomes, None, seed, place == number) for number in range(steps)]
+    places = [{name: values[number::steps] for name, values in outcomes.items()} for number in range(steps)]
+    return [group_of(f"{number} of {steps}", some) for number, some in enumerate(places, 1)]
 
 
 def over_lives(origin: np.ndarray, seed: int) -> Units:
@@ -143,21 +100,22 @@ def over_lives(origin: np.ndarray, seed: int) -> Units:
     return Units("life", index, draws.astype(np.float64))
 
 
-def effects(before: Outcomes, after: Outcomes, seed: int) -> list[Effect]:
+def effects(before: Outcomes, after: Outcomes, units: Units) -> list[Row]:
     """Compare two simulations from the same starts; intervals are over the recorded lives that they go on from."""
-    units = over_lives(before.origin, seed)
-    rows = []
-    for name, values in before.values.items():
-        change, later = units.mean(after.values[name] - values), float(after.values[name].mean())
-        lives = units.draws.shape[1]
-        rows.append(Effect(name, float(values.mean()), later, change.value, change.low, change.high, lives))
+    rows = list[Row]()
+    for name, values in before.items():
+        change, lives = units.mean(after[name] - values), units.draws.shape[1]
+        rows.append({
+            "outcome": name, "before": float(values.mean()), "after": float(after[name].mean()),
+            "difference": change.value, "low": change.low, "high": change.high, "lives": lives,
+        })  # fmt: skip
     return rows
 
 
-def columns_of(row: Any) -> dict[str, Any]:
-    """Return a data class's fields by name; an estimate called X takes three columns: X, X_low and X_high."""
-    columns: dict[str, Any] = {}
-    for name, value in vars(row).items():
+def columns_of(row: Mapping[str, object]) -> dict[str, object]:
+    """Return the columns that a row takes in a file."""
+    columns = dict[str, object]()
+    for name, value in row.items():
         if isinstance(value, Estimate):
             columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
         else:
@@ -165,6 +123,6 @@ def columns_of(row: Any) -> dict[str, Any]:
     return columns
 
 
-def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """Write data classes of one kind as tab-separated lines under the names of their columns, whole or not at all."""
+def write_table(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Write rows with the same columns as tab-separated lines under their names, whole or not at all."""
     write_text(path, tab_separated(list(map(columns_of, rows)), digits=10))

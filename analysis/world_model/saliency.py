@@ -34,7 +34,7 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import over_lives
+from analysis.world_model.outcomes import Row, over_lives
 from analysis.world_model.scene import SoftScene, own_columns
 from common.user_error import UserError
 
@@ -120,19 +120,6 @@ MEMORY, OWN_ROW = "memory", "own row"
 
 
 @dataclass(frozen=True)
-class Influence:
-    """Mean derivative of the number by an input, per standard deviation of it, with intervals over recorded lives."""
-
-    of: str
-    input: str  # name of the component, which is moved after the tick, or of the column, which is moved in it
-    lag: int  # ticks from that tick to the one of the number
-    whole: Estimate  # through everything
-    memory_alone: Estimate
-    through_world: Estimate
-    lives: int
-
-
-@dataclass(frozen=True)
 class ByLag:
     """How large the derivatives by all components, or all columns, are together: the mean length of their vector."""
 
@@ -194,8 +181,13 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
 def influences(
     held_out: HeldOut, number: Number, components: tuple[tuple[str, ...], Patterns], lives: int, lags: int, seed: int,
     report: Callable[[float], None],
-) -> tuple[list[Influence], list[ByLag]]:  # fmt: skip
+) -> tuple[list[Row], list[ByLag]]:  # fmt: skip
     """Simulate lives from recorded starts on test maps, and differentiate a number of their last tick.
+
+    Returns:
+        Mean derivatives by each input, per standard deviation of it, through everything, with the world cut, and the
+        difference, with intervals over recorded lives; and their sizes by lag. An input is a component, which is moved
+        after the tick so many before, or a column of the own row, which is moved in it.
 
     Raises:
         UserError: no simulation lasts long enough, or the number has no finite value.
@@ -220,7 +212,7 @@ def influences(
     by_component = [np.concatenate([part[side].components for part in parts]) for side in (0, 1)]
     by_column = [np.concatenate([part[side].own for part in parts]) * spread for side in (0, 1)]
     kinds = {MEMORY: (names_of_components, by_component), OWN_ROW: (own_columns(held_out.model.layout), by_column)}
-    rows, sums = list[Influence](), list[ByLag]()
+    rows, sums = list[Row](), list[ByLag]()
     for of, (names, (all_through, all_alone)) in kinds.items():
         for lag in range(lags + 1):
             whole, cut = all_through[:, lag], all_alone[:, lag]
@@ -229,7 +221,10 @@ def influences(
                 through, alone, world = (
                     units.mean(side[:, place].astype(np.float64)) for side in (whole, cut, whole - cut)
                 )
-                rows.append(Influence(of, name, lag, through, alone, world, units.draws.shape[1]))
+                rows.append({
+                    "of": of, "input": name, "lag": lag, "whole": through, "memory_alone": alone,
+                    "through_world": world, "lives": units.draws.shape[1],
+                })  # fmt: skip
     return rows, sums
 
 

@@ -28,7 +28,7 @@ from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut, Starts
 from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SimulationOptions
-from analysis.world_model.outcomes import Outcomes, OutcomeSums
+from analysis.world_model.outcomes import Outcomes, OutcomeSums, concatenated
 from analysis.world_model.scene import likeliest, own_columns
 from common.command_line import this_command
 
@@ -211,17 +211,21 @@ class Arm:
 def simulate(
     held_out: HeldOut, options: SimulationOptions, arms: Sequence[Arm],
     report: Callable[[int, int], None] = lambda *_: None,
-) -> list[Outcomes]:  # fmt: skip
-    """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
+) -> tuple[np.ndarray, list[Outcomes]]:  # fmt: skip
+    """Simulate all arms, and write their dumps.
 
     Args:
         arms: ways to simulate; if an edit takes something from donors, the first one has no edits, and gives it.
+
+    Returns:
+        Number of the recorded life that each life goes on from, (L,) int64, and what came of the lives of each arm.
 
     Raises:
         UserError: a folder already holds a dump, or the recorded one has too few windows.
     """
     model, done, total = held_out.model, 0, options.wanted * len(arms)
     with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.donors]
+    life = list[np.ndarray]()
     watched = tuple({layer for branch in with_donors for layer in branch.layers})
     with torch.no_grad(), ExitStack() as stack:
         played = [_Played(model, arm, options) for arm in arms]
@@ -233,6 +237,7 @@ def simulate(
         batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
         for episode, starts in enumerate(batches):
             unedited = UneditedLives(watched)
+            life.append(starts.life)
             for branch in played:
                 edits: TickEdits | None = branch.arm.edits
                 if branch.arm.edits and branch.arm.edits.donors:
@@ -242,7 +247,7 @@ def simulate(
                 branch.play(starts, episode, edits)
                 done += len(starts.life)
                 report(done, total)
-    return [Outcomes.joined(branch.outcomes) for branch in played]
+    return np.concatenate(life), [concatenated(branch.outcomes) for branch in played]
 
 
 class _Played:
@@ -256,7 +261,7 @@ class _Played:
         start = self.arm.begin(starts.start) if self.arm.begin else starts.start
         generator = torch.Generator().manual_seed(self.options.seed + episode)
         numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
-        sums, parts = OutcomeSums(starts.life, self.model.network.vitals, self.arm.targets), []
+        sums, parts = OutcomeSums(len(start), self.model.network.vitals, self.arm.targets), []
         ticks = imagine(self.model, start, self.options.ticks, generator, self.arm.moves, edits, until=self.arm.until)
         for number, tick in enumerate(ticks):
             if isinstance(edits, UneditedLives):

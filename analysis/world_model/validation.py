@@ -32,7 +32,7 @@ from analysis.world_model.at_once import QUANTITIES, SIDES, Made, changes_at_onc
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import SETTLING
-from analysis.world_model.outcomes import columns_of, over_lives, write_table
+from analysis.world_model.outcomes import Row, columns_of, over_lives, write_table
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
 from common.files import sha256, write_json
 from common.user_error import UserError
@@ -101,25 +101,6 @@ class Validated:
     simulated_agrees: str
     lives: int  # recorded lives with a simulated change
     episodes: int  # in the game
-
-
-@dataclass(frozen=True)
-class SignAgreement:
-    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0.
-
-    Intervals are 95% over runs, which are resampled whole; NaN of fewer than three.
-    """
-
-    made: Made
-    quantities: str
-    side: str
-    changes: int  # that the game shows for sure
-    of: int  # all of them
-    agree: Estimate  # share with the same sign
-    # other_edits: the same share if each real change is compared with what this side says of the edits of the other
-    # runs: what agrees whatever is edited; NaN with a single run
-    other_edits: float
-    correlation: Estimate  # Pearson's r of all changes with those in the game; NaN of fewer than three
 
 
 def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
@@ -277,9 +258,16 @@ def shown(row: Validated) -> list[str]:
     return [*cells, ", ".join(agree) or "none" if row.predicted_agrees else "not sure"]
 
 
-def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
-    """Sum up all rows by how edits were made, quantities and side."""
-    agreements = []
+def sign_agreement(rows: Sequence[Validated]) -> list[Row]:
+    """Say by how edits were made, quantities and side, in how many changes the sign is that of the game.
+
+    Returns:
+        `changes`: number of those whose interval in the game excludes 0, `of` all; `agree`: share of them with the
+        same sign; `other_edits`: the same if each is compared with what this side says of the edits of other runs: what
+        agrees whatever is edited, NaN with a single run; `correlation`: Pearson's r of all changes with those in the
+        game, NaN of fewer than three. Intervals are 95% over runs, which are resampled whole; NaN of fewer than three.
+    """
+    agreements = list[Row]()
     for how in dict.fromkeys(row.made for row in rows):
         for group, names in GROUPS.items():
             some = [row for row in rows if row.made == how and row.quantity in names]
@@ -287,7 +275,7 @@ def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
     return agreements
 
 
-def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> SignAgreement:
+def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> Row:
     answers = [(row.run, getattr(row, f"{side}_agrees") == "yes") for row in rows if getattr(row, f"{side}_agrees")]
     others = [
         _word(getattr(other, side).value, row.real.value) == "yes"
@@ -299,7 +287,10 @@ def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> S
     known = np.isfinite(pairs).all(axis=1)
     correlation = _over_runs([row.run for row, use in zip(rows, known, strict=True) if use], pairs[known], _correlation)
     agree = _over_runs([run for run, _ in answers], np.array([[agrees] for _, agrees in answers]), _share, least=0)
-    return SignAgreement(how, group, side, len(answers), len(rows), agree, _share(np.array(others)), correlation)
+    return {
+        "made": how, "quantities": group, "side": side, "changes": len(answers), "of": len(rows), "agree": agree,
+        "other_edits": _share(np.array(others)), "correlation": correlation,
+    }  # fmt: skip
 
 
 def _over_runs(
@@ -329,13 +320,13 @@ def _share(flags: np.ndarray) -> float:
 
 
 def save_validation(
-    folder: Path, rows: Sequence[Validated], agreements: Sequence[SignAgreement], model: Path, settings: dict[str, Any]
+    folder: Path, rows: Sequence[Validated], agreements: Sequence[Row], model: Path, settings: dict[str, Any]
 ) -> None:
     """Write both tables and the figure."""
     draw_validation(rows, folder / FIGURE_FILE)
-    write_table(folder / TABLE_FILE, rows)
+    write_table(folder / TABLE_FILE, map(vars, rows))
     header = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
-    tables = {"rows": list(map(columns_of, rows)), "sign_agreement": list(map(columns_of, agreements))}
+    tables = {"rows": [columns_of(vars(row)) for row in rows], "sign_agreement": list(map(columns_of, agreements))}
     write_json(folder / JSON_FILE, {**header, **tables})
 
 

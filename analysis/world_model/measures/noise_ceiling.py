@@ -25,7 +25,6 @@ from analysis.world_model.measures.open_loop import (
     HIGHER_IS_BETTER,
     Differences,
     compared,
-    concatenated,
     cosine,
     head_log_probabilities,
     joined,
@@ -34,6 +33,7 @@ from analysis.world_model.measures.open_loop import (
     scene_errors,
 )
 from analysis.world_model.model import WorldModel
+from analysis.world_model.outcomes import concatenated
 from analysis.world_model.scene import vital_columns
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
 from common.user_error import UserError

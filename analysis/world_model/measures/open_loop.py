@@ -9,7 +9,7 @@ most probable states is itself an unlikely one: what happens now and then, such 
 vitals it is the median of their distribution over all courses, which has the smallest mean error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log
@@ -28,8 +28,9 @@ from analysis.world_model.held_out import life_numbers
 from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
+from analysis.world_model.outcomes import concatenated
 from analysis.world_model.policy_interface import imagined_view
-from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, likeliest, shift
+from analysis.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, likeliest, shift
 from analysis.world_model.windows import CONTEXT, Windows
 
 POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
@@ -137,30 +138,27 @@ class Errors:
     confidence: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Rivals(Rows):
-    """Where the rivals are in W windows."""
-
-    copied: SoftScene  # the last scene seen, shifted by the agent's moves
-    ruled: SoftScene  # what the rules say
-    memory: MemoryState  # of the policy after it has read `ruled`
-
-
 @torch.no_grad()
 def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors]:
-    """Yield the errors of each tick of a batch of windows."""
+    """Yield the errors of each tick of a batch of windows.
+
+    Of the rivals, `copied` is the last scene seen, shifted by the agent's moves, `ruled` what the rules say, and
+    `ruled_memory` that of the policy after it has read this.
+    """
     network, generator, rules = model.network, torch.Generator().manual_seed(seed), model.network.rules
     own_heads = partial(head_log_probabilities, model.policy, model.layout)
     start = informed_start(model, windows, None)
     frozen_memory = windows.memory(CONTEXT - 1)
     courses = torch.arange(len(windows)).repeat_interleave(COURSES)  # window of each course; a window's stand together
     state, scene, memory = start.state.take(courses), start.scene.take(courses), frozen_memory.take(courses)
-    left, rivals = torch.arange(len(windows)), Rivals(start.scene, start.scene, frozen_memory)
+    left, copied, ruled, ruled_memory = torch.arange(len(windows)), start.scene, start.scene, frozen_memory
     for tick in range(CONTEXT, windows.ticks + 1):
         going = windows.going(left, tick)
         if not len(going):
             return
-        left, rivals, state, scene, memory = _kept(going, left, rivals, state, scene, memory)
+        chosen = _courses_of(going)
+        left, copied, ruled, ruled_memory = left[going], copied.take(going), ruled.take(going), ruled_memory.take(going)
+        state, scene, memory = state.take(chosen), scene.take(chosen), memory.take(chosen)
         there = windows.lengths[left] > tick
         action = windows.action[left, tick - 1].repeat_interleave(COURSES, dim=0)
         hidden = network.step(state, action)
@@ -169,20 +167,22 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         end = prediction.end.sigmoid().unflatten(0, (-1, COURSES)).mean(dim=1)
         ended = torch.stack([end, (~there).float()], dim=1).numpy()
         (seen,) = there.nonzero(as_tuple=True)
-        left, rivals, state, scene, memory = _kept(seen, left, rivals, state, prediction.scene, memory)
-        vitals = median(_mean(prediction.vitals[_courses_of(seen)].softmax(dim=2)))
+        chosen = _courses_of(seen)
+        left, copied, ruled, ruled_memory = left[seen], copied.take(seen), ruled.take(seen), ruled_memory.take(seen)
+        state, prediction, memory = state.take(chosen), prediction.take(chosen), memory.take(chosen)
+        scene, vitals = prediction.scene, median(_mean(prediction.vitals.softmax(dim=2)))
         mean, deviation = model.stats.reward
-        foreseen = mean + deviation * _mean(prediction.reward[_courses_of(seen)])
+        foreseen = mean + deviation * _mean(prediction.reward)
         if not len(seen):
             yield Errors({}, {}, ended, np.zeros((10, 3)))
             return
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
-        copied = _shifted(rivals.copied, moved, network.shape.side)
+        copied = _shifted(copied, moved, network.shape.side)
         body = network.vitals if network.sees_body else []
-        ruled = rules.next_scene(rivals.ruled, moved, body, network.position)
+        ruled = rules.next_scene(ruled, moved, body, network.position)
         shown = partial(imagined_view, kind_means=model.stats.kind_means, layout=model.layout, decided=True)
         seen_by_rules = shown(model.drifted(ruled), around=windows.around.take(left))
-        rivals = Rivals(copied, ruled, soft_tick(model.policy, seen_by_rules.observation, rivals.memory)[1])
+        ruled_memory = soft_tick(model.policy, seen_by_rules.observation, ruled_memory)[1]
         expected = model.weighed(scene)
         view = shown(expected, around=windows.around.take(left.repeat_interleave(COURSES)))
         choices, memory = soft_tick(model.policy, view.observation, memory)
@@ -198,7 +198,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         side = partial(_side, now, real, paid, real_memory, own_heads(real_memory, real), network.vitals)
         kept = {
             "copy": (copied, windows.reward[left, CONTEXT - 2], frozen_memory.take(left)),
-            "rules": (model.drifted(ruled), mean.expand(len(left)), rivals.memory),
+            "rules": (model.drifted(ruled), mean.expand(len(left)), ruled_memory),
         }
         others = {
             name: side(shown, reward, own.cell[-1], own_heads(own, real)) for name, (shown, reward, own) in kept.items()
@@ -215,14 +215,6 @@ def _side(
     """Return how scenes, rewards, cell states and decisions of one side differ from the recorded ones of a tick."""
     measured = {"memory": cosine(cell, memory), "reward": (reward - paid).square().numpy()}
     return {**now, **scene_errors(shown, real, vitals), **measured, **policy_kl(wanted, decided)}
-
-
-def _kept(
-    chosen: torch.Tensor, left: torch.Tensor, rivals: Rivals, state: WorldState, scene: SoftScene, memory: MemoryState
-) -> tuple[torch.Tensor, Rivals, WorldState, SoftScene, MemoryState]:  # fmt: skip
-    """Keep some of the windows that are left, and all courses of each."""
-    courses = _courses_of(chosen)
-    return left[chosen], rivals.take(chosen), state.take(courses), scene.take(courses), memory.take(courses)
 
 
 def _courses_of(windows: torch.Tensor) -> torch.Tensor:
@@ -246,12 +238,6 @@ def _mean_scene(scene: SoftScene) -> SoftScene:
     return SoftScene(
         **{name: array[::COURSES] if name in same else _mean(array) for name, array in vars(scene).items()}
     )
-
-
-def concatenated(parts: Iterable[Differences]) -> Differences:
-    """Join one or more parts."""
-    parts = list(parts)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def joined(parts: list[Errors]) -> Errors:

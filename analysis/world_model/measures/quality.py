@@ -18,7 +18,7 @@ from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.measures.noise_ceiling import OtherDice
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import columns_of, write_table
+from analysis.world_model.outcomes import Row, columns_of, write_table
 from analysis.world_model.scene import KINDS, VITALS
 from analysis.world_model.windows import CONTEXT, Windows
 from common.files import write_json
@@ -41,15 +41,6 @@ class QualityRow:
     unit: str  # what is resampled: episode or life
 
 
-@dataclass(frozen=True)
-class Behaviour:
-    """How often something happens in real and in simulated ticks at the same distance from the same starts."""
-
-    what: str
-    real: float
-    simulated: float
-
-
 @dataclass(frozen=True, eq=False)
 class Quality:
     """Everything that is measured."""
@@ -62,7 +53,8 @@ class Quality:
     # the number of tiles, (10, 3)
     calibration: np.ndarray
     calibration_error: float  # mean distance between the two, weighted by tiles
-    behaviours: list[Behaviour]
+    # behaviours: how often something happens in real and in simulated ticks at the same distance from the same starts
+    behaviours: list[Row]
     # memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
     # halves of the real ones, relative to the mean distance of two real states
     memory_distance: tuple[float, float]
@@ -116,12 +108,17 @@ def measure_quality(
 
 def save_quality(folder: Path, quality: Quality) -> None:
     """Write the tables, everything as JSON, and the figure."""
-    write_table(folder / "open_loop.tsv", quality.rows)
+    tables = {
+        "rows": list(map(vars, quality.rows)),
+        "behaviours": quality.behaviours,
+        "other_dice": list(map(vars, quality.other_dice)),
+    }
+    write_table(folder / "open_loop.tsv", tables["rows"])
     (folder / OTHER_DICE_FILE).unlink(missing_ok=True)  # of an earlier measurement, which had other lives
     if quality.other_dice:
-        write_table(folder / OTHER_DICE_FILE, quality.other_dice)
-    tables = {name: list(map(columns_of, vars(quality)[name])) for name in ("rows", "behaviours", "other_dice")}
-    write_json(folder / "quality.json", {**vars(quality), **tables})
+        write_table(folder / OTHER_DICE_FILE, tables["other_dice"])
+    columns = {name: list(map(columns_of, rows)) for name, rows in tables.items()}
+    write_json(folder / "quality.json", {**vars(quality), **columns})
     draw_quality(quality, folder / "quality.png")
 
 
@@ -216,7 +213,7 @@ def _rows(errors: Errors, seed: int) -> list[QualityRow]:
 @torch.no_grad()
 def _lives_compared(
     model: WorldModel, batches: list[Windows], horizon: int, seed: int
-) -> tuple[list[Behaviour], tuple[float, float]]:
+) -> tuple[list[Row], tuple[float, float]]:
     """Compare what happens after the same starts in the recorded windows and in simulated lives."""
     generator = torch.Generator().manual_seed(seed)
     real, simulated, cells, imagined_cells = Counter[str](), Counter[str](), [], []
@@ -236,7 +233,9 @@ def _lives_compared(
             alive &= torch.rand(len(start), generator=generator) >= imagined.end
         imagined_cells.append(last)
     ticks, imagined_ticks = (max(1.0, counts.pop(_TICKS, 0)) for counts in (real, simulated))
-    behaviours = [Behaviour(name, real[name] / ticks, simulated[name] / imagined_ticks) for name in real]
+    behaviours: list[Row] = [
+        {"what": name, "real": real[name] / ticks, "simulated": simulated[name] / imagined_ticks} for name in real
+    ]
     return behaviours, _distances(torch.cat(cells).numpy(), torch.cat(imagined_cells).numpy(), seed)
 
 

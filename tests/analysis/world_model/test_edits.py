@@ -22,7 +22,7 @@ from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.imagination import ImaginedTick, imagine
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
+from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects, over_lives
 from analysis.world_model.scene import MOVES
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
@@ -61,7 +61,7 @@ def updates(model: WorldModel, start, ticks: Iterable[ImaginedTick]) -> Iterator
 
 
 def outcomes(model: WorldModel, ticks: list[ImaginedTick]) -> Outcomes:
-    sums = OutcomeSums(np.arange(len(ticks[0].end)), model.network.vitals)
+    sums = OutcomeSums(len(ticks[0].end), model.network.vitals)
     for tick in ticks:
         sums.add(tick, np.ones(len(tick.end), bool))
     return sums.finish()
@@ -78,14 +78,18 @@ def test_a_planted_value_is_found_in_the_table(model, start, recorded) -> None:
     options = EditOptions(edit="steer", direction="value", dose="-1,1.5")
     made = edits_of(model, recorded, [critic_direction(model)], options)
     assert [item.name for item in made] == ["steer-value-dose-1", "steer-value-dose+1.5"]
-    before = outcomes(model, simulated(model, start, None))
+    before, lives = outcomes(model, simulated(model, start, None)), over_lives(np.arange(len(start)), 0)
     for edits, wanted in zip(made, (3.0, 8.0), strict=True):
-        rows = {item.outcome: item for item in effects(before, outcomes(model, simulated(model, start, edits)), 0)}
+        rows = {
+            item["outcome"]: item for item in effects(before, outcomes(model, simulated(model, start, edits)), lives)
+        }
         for name in ("value", "value in the first tick"):
-            assert rows[name].after == pytest.approx(wanted, abs=1e-3)
-            assert rows[name].difference == pytest.approx(wanted - rows[name].before, abs=1e-3)
-            assert rows[name].low <= rows[name].difference <= rows[name].high and rows[name].lives == len(start)
-        moved = [item.difference for name, item in rows.items() if name.startswith("probability")]
+            assert rows[name]["after"] == pytest.approx(wanted, abs=1e-3)
+            assert rows[name]["difference"] == pytest.approx(wanted - rows[name]["before"], abs=1e-3)
+            assert rows[name]["low"] <= rows[name]["difference"] <= rows[name]["high"] and rows[name]["lives"] == len(
+                start
+            )
+        moved = [item["difference"] for name, item in rows.items() if name.startswith("probability")]
         assert len(moved) == 5 and sum(moved) == pytest.approx(0, abs=1e-6)
 
 
@@ -96,7 +100,7 @@ def test_the_way_of_a_life_is_where_it_ended_less_where_it_began(model, start) -
     with torch.no_grad():
         model.network.say_move[-1].bias[MOVES.index((1, 0))] = 1e3
     ticks = simulated(model, start, None)
-    values = outcomes(model, ticks).values
+    values = outcomes(model, ticks)
     np.testing.assert_allclose(values["tiles south in 100 ticks"], 100)
     np.testing.assert_allclose(values["tiles east in 100 ticks"], 0)
     first, last = (tick.scene.own[:, model.network.position].numpy() for tick in (ticks[0], ticks[-1]))

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from agent_zoo.soft_path import soft_tick
-from analysis.world_model.findings import PARTS, Finding, LifeTicks, Ratio, compared, value_saliency
+from analysis.world_model.findings import PARTS, LifeTicks, compared, value_saliency
+from analysis.world_model.outcomes import Row
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.scene import VITALS
 from analysis.world_model.windows import CONTEXT
@@ -37,26 +38,26 @@ def planted(far: float = 0.5, shuffled: bool = False) -> LifeTicks:
     return LifeTicks(life, {"lstm_cell": both}, vitals)
 
 
-def by_name(result: list[Finding]) -> dict[str, Finding]:
-    return {one.finding: one for one in result}
+def by_name(result: list[Row]) -> dict[str, Row]:
+    return {one["finding"]: one for one in result}
 
 
 def test_lives_of_the_same_kind_have_the_same_findings() -> None:
     for one in compared(planted(), planted(), seed=1):
-        assert one.difference.low < 0.02 and one.difference.high > -0.02
-        assert one.recorded.low <= one.recorded.value <= one.recorded.high and one.lives == LIVES // 2
-        if one.finding.startswith("score"):
-            assert one.recorded.value > 0.99 and one.simulated.value > 0.99
+        assert one["difference"].low < 0.02 and one["difference"].high > -0.02
+        assert one["recorded"].low <= one["recorded"].value <= one["recorded"].high and one["lives"] == LIVES // 2
+        if one["finding"].startswith("score"):
+            assert one["recorded"].value > 0.99 and one["simulated"].value > 0.99
 
 
 def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
     result = by_name(compared(planted(), planted(shuffled=True), seed=1))
     for name in VITALS:
         score, error = result[f"score of a probe of {name}"], result[f"error of a probe of {name}"]
-        assert score.recorded.value > 0.99
-        assert score.simulated.value == pytest.approx(-1, abs=0.2)  # as two uniform numbers
-        assert score.difference.high < -1 and error.difference.low > 20
-        assert error.simulated.value == pytest.approx(100 / 3, abs=3)
+        assert score["recorded"].value > 0.99
+        assert score["simulated"].value == pytest.approx(-1, abs=0.2)  # as two uniform numbers
+        assert score["difference"].high < -1 and error["difference"].low > 20
+        assert error["simulated"].value == pytest.approx(100 / 3, abs=3)
 
 
 def test_spreads_are_those_of_the_lives_compared() -> None:
@@ -65,26 +66,26 @@ def test_spreads_are_those_of_the_lives_compared() -> None:
     result = by_name(compared(planted(), narrow, seed=1))
     for name in VITALS:
         spread = result[f"spread of {name}"]
-        assert spread.recorded.value == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
-        assert spread.simulated.value == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference.high < -20
+        assert spread["recorded"].value == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
+        assert spread["simulated"].value == pytest.approx(10 / 12**0.5, abs=0.2) and spread["difference"].high < -20
 
 
 def test_shares_of_clusters_that_differ_are_noticed() -> None:
     """Half of the recorded lives are far away and none of the simulated ones: shares are at least half off."""
     same, other = (by_name(compared(planted(), planted(far), seed=1)) for far in (0.5, 0.0))
     name = "distance of cluster shares"
-    assert other[name].simulated.value > 0.4 and other[name].difference.low > 0
-    assert abs(same[name].difference.value) < 0.1
+    assert other[name]["simulated"].value > 0.4 and other[name]["difference"].low > 0
+    assert abs(same[name]["difference"].value) < 0.1
 
 
 def test_ratios_are_of_sums_over_ticks() -> None:
     plain = planted()
     above, below = RANDOM.uniform(0, 1, (2, len(plain.life)))
-    same, half = (replace(plain, ratios={"share": Ratio(one, below + 1)}) for one in (above, above / 2))
+    same, half = (replace(plain, ratios={"share": np.stack([one, below + 1], axis=1)}) for one in (above, above / 2))
     result = by_name(compared(same, half, seed=1))["share"]
-    assert result.recorded.value == pytest.approx(1 / 3, abs=0.02)
-    assert result.simulated.value == pytest.approx(result.recorded.value / 2)
-    assert result.difference.high < 0
+    assert result["recorded"].value == pytest.approx(1 / 3, abs=0.02)
+    assert result["simulated"].value == pytest.approx(result["recorded"].value / 2)
+    assert result["difference"].high < 0
 
 
 def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
@@ -95,8 +96,8 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
     around = windows.around.take(there)
     result = value_saliency(model, soft, around, before)
     shares = [one for name, one in result.items() if name.startswith("share")]
-    assert len(shares) == len(PARTS) and all((one.above >= 0).all() for one in shares)
-    assert np.sum([one.above for one in shares], axis=0) == pytest.approx(shares[0].below)
+    assert len(shares) == len(PARTS) and all((one >= 0).all() for one in shares)
+    assert np.sum([one[:, 0] for one in shares], axis=0) == pytest.approx(shares[0][:, 1])
 
     # In double precision, so that steps can be tiny: else some lead over the kink of a rectifier.
     precise = copy.deepcopy(model.policy).double()
@@ -113,7 +114,7 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
         step = torch.zeros_like(own)
         step[:, place] = size
         slope = (value(own + step) - value(own - step)) / (2 * 100 * size)  # own vitals are read in hundreds of points
-        assert result[f"change of the value per point of {name}"].above == pytest.approx(slope, rel=1e-3, abs=1e-8)
+        assert result[f"change of the value per point of {name}"][:, 0] == pytest.approx(slope, rel=1e-3, abs=1e-8)
 
 
 def test_too_few_lives_are_refused() -> None:

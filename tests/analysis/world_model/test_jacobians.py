@@ -67,13 +67,13 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
         parts.append((jacobians[alive], result[alive]))
     own = mean_jacobians(*(np.concatenate(one) for one in zip(*parts, strict=True)), 2)
     rows, compared = compare_jacobians(recorded.held_out(model), dynamics(own), 60, 10, 0)
-    assert all(row.share == 1 for row in rows if row.side == "whole") and compared[0].share == 1
-    assert compared[0].shuffled_components < 0.9
+    assert all(row["share"] == 1 for row in rows if row["side"] == "whole") and compared[0]["share"] == 1
+    assert compared[0]["shuffled_components"] < 0.9
     sides = ("whole", "memory alone", "recorded inputs")
-    assert [(row.side, row.lag) for row in compared] == [(side, lag) for side in sides for lag in (1, 2)]
-    assert {row.states for row in compared[:4]} == {compared[0].states} and 0 < compared[0].states <= 60
-    assert 0 < compared[0].through_world < 1 and np.isnan(compared[2].through_world)
-    assert compared[4].like_recorded == pytest.approx(1)
+    assert [(row["side"], row["lag"]) for row in compared] == [(side, lag) for side in sides for lag in (1, 2)]
+    assert {row["states"] for row in compared[:4]} == {compared[0]["states"]} and 0 < compared[0]["states"] <= 60
+    assert 0 < compared[0]["through_world"] < 1 and np.isnan(compared[2]["through_world"])
+    assert compared[4]["like_recorded"] == pytest.approx(1)
 
 
 def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:

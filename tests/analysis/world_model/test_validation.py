@@ -136,16 +136,16 @@ def test_signs_are_compared_where_the_game_is_sure() -> None:
     rows = [*planted("a", 1, 2), *planted("b", -1, -3), *planted("c", 1, -2), *planted("d", 1, 0.5, sure=False)]
     assert [row.predicted_agrees for row in rows[:: len(QUANTITIES)]] == ["yes", "yes", "no", ""]
     assert all(row.simulated.low == row.simulated.high == row.simulated.value for row in rows) and rows[0].lives == 6
-    values = [item for item in sign_agreement(rows) if item.quantities == "value"]
+    values = [item for item in sign_agreement(rows) if item["quantities"] == "value"]
     for item in values:
-        assert (item.changes, item.of) == (3, 4) and item.agree.value == pytest.approx(2 / 3)
-        assert 0 <= item.agree.low < 2 / 3 < item.agree.high <= 1
+        assert (item["changes"], item["of"]) == (3, 4) and item["agree"].value == pytest.approx(2 / 3)
+        assert 0 <= item["agree"].low < 2 / 3 < item["agree"].high <= 1
         # a: of b, c, d; b: of a, c, d; c: of a, b, d
-        assert item.other_edits == pytest.approx((2 + 0 + 1) / 9)
-        assert item.correlation.value == pytest.approx(np.corrcoef([1, -1, 1, 1], [2, -3, -2, 0.5])[0, 1])
-        assert -1 <= item.correlation.low < item.correlation.value < item.correlation.high <= 1
+        assert item["other_edits"] == pytest.approx((2 + 0 + 1) / 9)
+        assert item["correlation"].value == pytest.approx(np.corrcoef([1, -1, 1, 1], [2, -3, -2, 0.5])[0, 1])
+        assert -1 <= item["correlation"].low < item["correlation"].value < item["correlation"].high <= 1
     (two, *_) = sign_agreement([*planted("a", 1, 2), *planted("b", -1, -3)])
-    assert np.isnan(two.agree.low), "two runs say nothing of others"
+    assert np.isnan(two["agree"].low), "two runs say nothing of others"
 
 
 @pytest.mark.parametrize("runs", ["a", "ab"])
