@@ -45,10 +45,7 @@ class Edits(MadeEdits):
 
     def hooks(self, before: MemoryState) -> dict[str, Hook]:
         """See `imagination.TickEdits`."""
-        return {layer: self._hook(layer, before) for layer in self.layers}
-
-    def _hook(self, layer: str, before: MemoryState) -> Hook:
-        return lambda states: self.edited(layer, before, states, {})
+        return {layer: functools.partial(self.edited, layer, before, donors={}) for layer in self.layers}
 
 
 def requested_edits(

@@ -1,11 +1,10 @@
 """A world model in one file: its own weights, what it measured on its training records, and its policy."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import torch
 from torch.nn import functional
@@ -21,6 +20,7 @@ from analysis.world_model.scene import (
     VITAL_LEVELS,
     SceneShape,
     SoftScene,
+    Tables,
     displacement,
     own_columns,
     vital_columns,
@@ -42,7 +42,7 @@ _LEAST_NATS = 0.5
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Tables):
     """Means and spreads of training records."""
 
     kind_means: torch.Tensor  # of the columns of `Scene.own` over other entities of each kind, (kinds, columns)
@@ -56,15 +56,6 @@ class Statistics:
     memory: torch.Tensor
     # nats: of each of `HEADS` in a tick, if only the frequencies of values are known, at least half a nat, (heads,)
     nats: torch.Tensor
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the numbers by name."""
-        return {field.name: getattr(self, field.name).numpy() for field in fields(self)}
-
-    @staticmethod
-    def of_arrays(arrays: dict[str, np.ndarray]) -> "Statistics":
-        """Rebuild from `arrays`."""
-        return Statistics(**{field.name: torch.from_numpy(arrays[field.name].copy()) for field in fields(Statistics)})
 
 
 def measure(batches: Iterable[Windows], layout: ObservationLayout) -> Statistics:

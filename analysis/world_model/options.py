@@ -3,7 +3,7 @@
 import functools
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import tyro
 
@@ -141,26 +141,27 @@ class SimulationOptions(QuestionOptions):
     """Lives to simulate, at least 1."""
     ticks: int = 32
     """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
+    beginning: tyro.conf.Suppress[Beginning] = "informed"
+    """Where lives begin."""
+    steps: tyro.conf.Suppress[int | None] = None
+    """Starts on each way between two recorded ones."""
 
-    @property
-    def wanted(self) -> int:
-        """Lives to simulate, of each sequence of moves."""
-        return self.lives
-
-    @property
-    def beginning(self) -> Beginning:
-        """Where lives begin."""
-        return "informed"
+    least_ticks: ClassVar[int] = 1
 
     @property
     def ways_steps(self) -> int:
         """Interpolated starts on each way; 1 where none are."""
-        return 1
+        return (self.steps or 8) if self.beginning == "interpolate" else 1
+
+    @property
+    def wanted(self) -> int:
+        """Lives to simulate, of each sequence of moves; of interpolated starts, those of whole ways."""
+        return self.lives // self.ways_steps * self.ways_steps
 
     def check(self) -> None:
         """See `QuestionOptions.check`."""
         super().check()
-        check(self, lives=at_least(self.lives, 1), ticks=between(self.ticks, 1, 1024))
+        check(self, lives=at_least(self.lives, 1), ticks=between(self.ticks, self.least_ticks, 1024))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,7 @@ class LivesOptions(SimulationOptions):
 
     lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 6000
     """Lives to simulate, at least 1; with --from interpolate those of whole ways, of --steps lives each."""
-    start: Annotated[Beginning, tyro.conf.arg(name="from")] = "informed"
+    beginning: Annotated[Beginning, tyro.conf.arg(name="from")] = "informed"
     """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
     starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
     which --from names a direction."""
@@ -194,21 +195,6 @@ class LivesOptions(SimulationOptions):
     """Edits of the policy, each with the options after its --edit."""
 
     @property
-    def beginning(self) -> Beginning:
-        """See `SimulationOptions.beginning`."""
-        return self.start
-
-    @property
-    def ways_steps(self) -> int:
-        """See `SimulationOptions.ways_steps`."""
-        return (self.steps or 8) if self.start == "interpolate" else 1
-
-    @property
-    def wanted(self) -> int:
-        """See `SimulationOptions.wanted`."""
-        return self.lives // self.ways_steps * self.ways_steps
-
-    @property
     def moves(self) -> tuple[int | None, ...]:
         """Options of the first ticks; None where the policy chooses.
 
@@ -227,7 +213,7 @@ class LivesOptions(SimulationOptions):
         """See `QuestionOptions.check`."""
         super().check()
         check(self, name=result_name(self.name), steps=between(2 if self.steps is None else self.steps, 2, 128))
-        if self.steps is not None and self.start != "interpolate":
+        if self.steps is not None and self.beginning != "interpolate":
             raise UserError("--steps does nothing without --from interpolate: leave it out")
         if not self.wanted:
             raise UserError(f"-n is {self.lives}: a way alone takes --steps {self.ways_steps}")
@@ -280,11 +266,8 @@ class SearchOptions(SimulationOptions):
     target."""
     output_dir: OutputFolder = field(default=Path("activation_data"))
     """Folder that --name goes into."""
-
-    @property
-    def beginning(self) -> Beginning:
-        """See `SimulationOptions.beginning`."""
-        return "random"
+    beginning: tyro.conf.Suppress[Beginning] = "random"
+    """See `SimulationOptions.beginning`."""
 
     def check(self) -> None:
         """See `QuestionOptions.check`."""
@@ -330,10 +313,7 @@ class ComparisonOptions(SimulationOptions):
     ticks: int = 16
     """Ticks of each life, 2 to 1024; a life that ends earlier is shorter."""
 
-    def check(self) -> None:
-        """See `QuestionOptions.check`."""
-        super().check()
-        check(self, ticks=between(self.ticks, 2, 1024))
+    least_ticks = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,10 +328,11 @@ class ValidationOptions(SimulationOptions):
     ticks: int = 32
     """Ticks of each life, 5 to 1024: the first four do not count where edits are made in every tick."""
 
+    least_ticks = SETTLING + 1
+
     def check(self) -> None:
         """See `QuestionOptions.check`."""
         super().check()
-        check(self, ticks=between(self.ticks, SETTLING + 1, 1024))
         if not self.runs:
             raise UserError("name folders of finished runs of intervene.py after the model")
         if twice := [str(run) for run in self.runs if self.runs.count(run) > 1]:

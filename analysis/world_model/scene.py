@@ -4,10 +4,11 @@ The market and gifts are left out: nothing of them is predicted, and the policy 
 The agent's task does not change within a life.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isqrt
 from typing import Self
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -33,6 +34,24 @@ class Rows:
         """Return some of them, in their order."""
         parts = vars(self).items()
         return type(self)(**{name: p[chosen] if isinstance(p, torch.Tensor) else p.take(chosen) for name, p in parts})
+
+
+class Tables:
+    """A data class of tensors that are written to a model's file."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the numbers by name."""
+        return {name: tensor.numpy() for name, tensor in vars(self).items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
+        """Rebuild from `arrays`.
+
+        Raises:
+            LookupError: one is missing.
+        """
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: torch.from_numpy(arrays[name].copy()) for name in names})
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,16 @@ were seen does not change, so it is kept, and both are weighed by how many ticks
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import isqrt
+from typing import Self
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 from analysis.world_model.network import WorldNetwork, WorldState, drawn
-from analysis.world_model.scene import KINDS, SoftScene
+from analysis.world_model.scene import KINDS, SoftScene, Tables
 from analysis.world_model.windows import CONTEXT, Windows
 
 REACH = 4
@@ -27,7 +28,7 @@ _WIDTH = 2 * REACH + 1
 
 
 @dataclass(frozen=True, eq=False)
-class Sightings:
+class Sightings(Tables):
     """How others drift, and how that is weighed against what a network predicts, by kind and ticks since a sighting."""
 
     # kernel: probability that one is so many rows and columns from where one of its kind was seen, for each that was
@@ -36,23 +37,14 @@ class Sightings:
     base: torch.Tensor
     weights: torch.Tensor  # of the logits of both, and a constant, (LONGEST, kinds, 3)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the numbers by name."""
-        return {field.name: getattr(self, field.name).numpy() for field in fields(self)}
-
-    @staticmethod
-    def of_arrays(arrays: dict[str, np.ndarray]) -> "Sightings":
-        """Rebuild from `arrays`.
-
-        Raises:
-            LookupError: one is missing.
-            ValueError: one has another shape.
-        """
-        tables = {field.name: torch.from_numpy(arrays[field.name].copy()) for field in fields(Sightings)}
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
+        """See `Tables.of_arrays`; raises ValueError where a table has another shape."""
+        read = super().of_arrays(arrays)
         for name, table in _no_drift().items():
-            if tables[name].shape != table.shape:
-                raise ValueError(f"sightings/{name} has the shape {tuple(tables[name].shape)}")
-        return Sightings(**tables)
+            if (shape := getattr(read, name).shape) != table.shape:
+                raise ValueError(f"sightings/{name} has the shape {tuple(shape)}")
+        return read
 
     def drifted(self, scene: SoftScene) -> SoftScene:
         """Return scenes with others where they have drifted to since they were last seen, whatever is predicted."""
