@@ -34,7 +34,7 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import Row, over_lives
+from analysis.world_model.outcomes import Row, concatenated, over_lives
 from analysis.world_model.scene import SoftScene, own_columns
 from common.user_error import UserError
 
@@ -85,21 +85,17 @@ class Taps:
         return lambda states: states + strength @ pattern
 
 
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """Derivatives of a number in one tick of S simulations by inputs of that and earlier ticks."""
-
-    components: np.ndarray  # after the tick L ticks before, by lag L from 0, (S, lags + 1, K)
-    own: np.ndarray  # of the row seen in that tick, (S, lags + 1, columns)
-    number: np.ndarray  # the number itself, (S,)
-    alive: np.ndarray  # lives that are not over by then, (S,) bool
-
-
-def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: int, soft: bool = False) -> Slopes:
+def slopes(
+    model: WorldModel, start: Start, number: Number, taps: Taps, seed: int, soft: bool = False
+) -> dict[str, np.ndarray]:
     """Simulate the ticks that are tapped, and differentiate a number of the last one.
 
     Actions and latent states are drawn. They pass gradients on as if they were their probabilities (straight-through).
     The dice do not depend on the taps, so simulations are the same.
+
+    Returns:
+        `number`, (S,); its derivatives by `components` after the tick L ticks before, (S, lags + 1, K) by lag L from 0,
+        and by the `own` row seen in that tick, (S, lags + 1, columns); and `alive`: lives not over by then, (S,) bool.
     """
     generator, lags = torch.Generator().manual_seed(seed), len(taps.own) - 1
     alive = torch.ones(len(start), dtype=torch.bool)
@@ -113,7 +109,7 @@ def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: in
         gradients = torch.autograd.grad(values.sum(), leaves, allow_unused=True, materialize_grads=True)
     by_lag = [gradient.numpy() for gradient in gradients]
     components, own = (np.stack(half[::-1], axis=1) for half in (by_lag[: lags + 1], by_lag[lags + 1 :]))
-    return Slopes(components, own, values.detach().numpy(), alive.numpy())
+    return {"components": components, "own": own, "number": values.detach().numpy(), "alive": alive.numpy()}
 
 
 MEMORY, OWN_ROW = "memory", "own row"
@@ -193,15 +189,16 @@ def influences(
         UserError: no simulation lasts long enough, or the number has no finite value.
     """
     names_of_components, patterns = components
-    parts: list[list[Slopes]] = []
+    parts = list[list[dict[str, np.ndarray]]]()
     life, own = [], []
     for place, (start, origin, _) in enumerate(held_out.starts("informed", lives, seed)):
         measured = [
             slopes(held_out.model, start, number, Taps(patterns, start, lags + 1, through), seed + place)
             for through in (True, False)
         ]
-        kept = measured[0].alive & np.isfinite(measured[0].number) & (measured[0].number > ILLEGAL / 2)
-        parts.append([Slopes(*(array[kept] for array in vars(side).values())) for side in measured])
+        numbers = measured[0]["number"]  # the same in both
+        kept = measured[0]["alive"] & np.isfinite(numbers) & (numbers > ILLEGAL / 2)
+        parts.append([{name: array[kept] for name, array in side.items()} for side in measured])
         life.append(origin[kept])
         own.append(start.scene.own.numpy())
         report(min(1.0, sum(map(len, own)) / lives))
@@ -209,8 +206,8 @@ def influences(
         raise UserError("the number exists in the last tick of no simulated life: give another, or fewer --lags")
     units = over_lives(np.concatenate(life), seed)
     spread = np.concatenate(own).std(axis=0)
-    by_component = [np.concatenate([part[side].components for part in parts]) for side in (0, 1)]
-    by_column = [np.concatenate([part[side].own for part in parts]) * spread for side in (0, 1)]
+    sides = [concatenated(side) for side in zip(*parts, strict=True)]
+    by_component, by_column = [side["components"] for side in sides], [side["own"] * spread for side in sides]
     kinds = {MEMORY: (names_of_components, by_component), OWN_ROW: (own_columns(held_out.model.layout), by_column)}
     rows, sums = list[Row](), list[ByLag]()
     for of, (names, (all_through, all_alone)) in kinds.items():

@@ -51,8 +51,8 @@ def test_gradients_are_those_of_finite_differences(model, start, patterns) -> No
     """Of the whole path, through memory and world, in simulations in which nothing is drawn."""
     both = (Taps(patterns, start, LAGS + 1, through) for through in (True, False))
     result, cut = (slopes(model, start, number, taps, 0, soft=True) for taps in both)
-    assert result.components.shape == (len(start), LAGS + 1, 3)
-    np.testing.assert_array_equal(result.number, cut.number)
+    assert result["components"].shape == (len(start), LAGS + 1, 3)
+    np.testing.assert_array_equal(result["number"], cut["number"])
     through_world = np.zeros((3, LAGS + 1))
     for column in range(3):
         for lag in range(LAGS + 1):
@@ -61,20 +61,20 @@ def test_gradients_are_those_of_finite_differences(model, start, patterns) -> No
             half = finite_difference(model, start, patterns, "strengths", lag, column, far=0.005)
             smooth = np.isclose(wanted, half, rtol=0, atol=5e-5)
             assert smooth.sum() >= len(smooth) - 1
-            np.testing.assert_allclose(result.components[smooth, lag, column], wanted[smooth], atol=1e-4)
-            through_world[column, lag] = np.abs(cut.components[:, lag, column] - wanted).max()
+            np.testing.assert_allclose(result["components"][smooth, lag, column], wanted[smooth], atol=1e-4)
+            through_world[column, lag] = np.abs(cut["components"][:, lag, column] - wanted).max()
     # What passes through the world differs in size with the recorded states, so the largest is asserted.
     assert through_world[:, 0].max() < 1e-4 and through_world.max() > 2e-4
     # Vitals are read in levels, and so are no smooth inputs. Of the others, the one that matters most.
-    sizes = np.abs(result.own).mean(axis=(0, 1))
+    sizes = np.abs(result["own"]).mean(axis=(0, 1))
     sizes[[*model.network.vitals, *(model.network.position or ())]] = 0
     column = int(sizes.argmax())
     for lag in range(LAGS + 1):
         wanted = finite_difference(model, start, patterns, "own", lag, column)
         # The median, since a step may lead over a kink: another entity that is among the most probable, say.
-        assert np.median(np.abs(result.own[:, lag, column] - wanted)) < 1e-4
+        assert np.median(np.abs(result["own"][:, lag, column] - wanted)) < 1e-4
         if lag:
-            assert np.median(np.abs(cut.own[:, lag, column] - wanted)) > 1e-3
+            assert np.median(np.abs(cut["own"][:, lag, column] - wanted)) > 1e-3
 
 
 def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> None:
@@ -93,6 +93,6 @@ def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> 
         with model.policy.hooked(taps.hooks(memory)):
             choices, memory = soft_tick(model.policy, view, memory)
     value = choices.value + choices.log_probabilities["Move.Direction"][:, 1] + memory.cell[-1][:, 6]
-    np.testing.assert_allclose(result.number, value.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(result["number"], value.detach().numpy(), atol=1e-5)
     for lag, wanted in enumerate(torch.autograd.grad(value.sum(), taps.strengths)[::-1]):
-        np.testing.assert_allclose(result.components[:, lag], wanted.numpy(), atol=1e-6)
+        np.testing.assert_allclose(result["components"][:, lag], wanted.numpy(), atol=1e-6)
