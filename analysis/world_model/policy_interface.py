@@ -62,7 +62,8 @@ def imagined_view(
     values[:, :, column["health"]] = scene.health.gather(1, cell)
     first_kind = NPC_TYPE.count - len(KINDS)
     category = functional.one_hot(kind + first_kind, NPC_TYPE.count).float()
-    own = SoftRows(_players(agents, first_kind), scene.own.unsqueeze(1), torch.ones(agents, 1))
+    player = functional.one_hot(torch.full((agents, 1), first_kind), NPC_TYPE.count).float()
+    own = SoftRows(player, scene.own.unsqueeze(1), torch.ones(agents, 1))
     legal = _legal(scene, layout, around.market.most)
     attackable = torch.minimum(scene.target.gather(1, cell), presence)
     if decided:
@@ -93,12 +94,6 @@ def _in_reach(kind: torch.Tensor, offsets: torch.Tensor, time_alive: torch.Tenso
     rules = Rules.of_game()
     young = (time_alive * ENTITY_SCALES["time_alive"]).round() < rules.immunity
     return (offsets.abs().amax(dim=2) <= rules.reach) & ~((kind == KINDS.index("player")) & young.unsqueeze(1))
-
-
-def _players(agents: int, player: int) -> torch.Tensor:
-    category = torch.zeros(agents, 1, NPC_TYPE.count)
-    category[:, :, player] = 1
-    return category
 
 
 def _legal(scene: SoftScene, layout: ObservationLayout, for_sale: int) -> dict[str, torch.Tensor]:

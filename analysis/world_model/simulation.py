@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 from activation_store.columns import COLUMNS, legal_column, pack_legal, task_column
-from activation_store.layers import ACTION_DECODER, BOTTLENECK, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.layers import ACTION_DECODER, BOTTLENECK, ENCODER_OUTPUT
 from activation_store.layers import WORLD_HIDDEN as HIDDEN
 from activation_store.layers import WORLD_LATENT as LATENT
 from activation_store.reader import read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import COMMAND, SOURCE_DUMP, STARTS, DumpMetadata
 from activation_store.writer import DumpWriter
-from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import RowFeatures, entity_features, item_features
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
+from analysis.recorded.recorded_observation import state_layers
 from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut, Starts
 from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
@@ -39,8 +39,7 @@ _LARGEST = 32767
 def layer_units(model: WorldModel) -> dict[str, int]:
     """Return the layers of a simulated dump and their units."""
     units, sizes = model.policy.policy.hidden_size, model.network.sizes
-    memory = [name for kind in (LSTM_HIDDEN, LSTM_CELL) for name in memory_names(kind, model.policy.layers)]
-    policy = dict.fromkeys((ENCODER_OUTPUT, *memory, ACTION_DECODER), units)
+    policy = dict.fromkeys((ENCODER_OUTPUT, *state_layers(model.policy), ACTION_DECODER), units)
     return policy | {HIDDEN: sizes.hidden, LATENT: sizes.latent, BOTTLENECK: sizes.bottleneck}
 
 
@@ -58,7 +57,7 @@ def records_of(
     agent_id = lives % LIVES_IN_EPISODE + 1
     entity, entity_place = _entities(tick, agent_id, layout)
     inventory, slot_place = _items(tick, layout)
-    heads = layout.heads
+    heads, memory = layout.heads, zip(state_layers(model.policy), (*tick.memory.hidden, *tick.memory.cell), strict=True)
     return Records(
         step=np.full(len(lives), number), env_id=lives % LIVES_IN_EPISODE, agent_id=agent_id,
         episode=lives // LIVES_IN_EPISODE, tick=np.full(len(lives), number), reward=_array(tick.reward),
@@ -66,7 +65,7 @@ def records_of(
         action=np.stack([_option(tick, head, entity_place, slot_place) for head in heads], axis=1),
         log_probability=np.stack([_log_probability(tick, head) for head in heads], axis=1),
         activations={
-            **{name: _array(array) for name, array in tick.layers.items()}, **_memory_layers(tick.memory),
+            **{name: _array(states) for name, states in {**tick.layers, **dict(memory)}.items()},
             HIDDEN: _array(tick.state.hidden), LATENT: _array(tick.state.latent), BOTTLENECK: _array(start.vector),
         },
         tile=_tiles(scene.material, scene.own, layout),
@@ -77,15 +76,6 @@ def records_of(
         },
         tables={"Market": _ragged(start.around.market)},
     )  # fmt: skip
-
-
-def _memory_layers(memory: MemoryState) -> dict[str, np.ndarray]:
-    states = {LSTM_HIDDEN: memory.hidden, LSTM_CELL: memory.cell}
-    return {
-        name: _array(units)
-        for kind, layers in states.items()
-        for name, units in zip(memory_names(kind, len(layers)), layers, strict=True)
-    }
 
 
 def _tiles(material: torch.Tensor, own: torch.Tensor, layout: ObservationLayout) -> np.ndarray:

@@ -16,7 +16,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import check_reads_probabilities
-from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
+from analysis.recorded.recorded_observation import check_shows_everything, packed_observation, state_layers
 from analysis.recorded.sequences import Parts, SequenceBatch, windows
 from analysis.world_model.policy_interface import Surroundings, recorded_actions
 from analysis.world_model.scene import (
@@ -136,8 +136,7 @@ def check_dump(
         raise UserError(f"{folder} is a JSON dump: {record_again(folder, metadata)}")
     if policy.layers == 0 or policy.cell != "lstm":
         raise UserError(f"a world model holds policies with an LSTM, but {metadata.policy} has another memory or none")
-    needed = [name for kind in (LSTM_HIDDEN, LSTM_CELL) for name in memory_names(kind, policy.layers)]
-    if missing := [layer for layer in needed if layer not in metadata.layers]:
+    if missing := [layer for layer in state_layers(policy) if layer not in metadata.layers]:
         raise UserError(f"{folder} lacks layer {', '.join(missing)}: {record_again(folder, metadata)}")
     if metadata.checkpoint_sha256 != sha256:
         raise UserError(

@@ -76,9 +76,7 @@ _TICKS = "ticks"
 _RIVAL_LINES = {"copy": ("last tick, shifted", "--"), "rules": ("the game's rules", ":")}
 
 
-def measure_quality(
-    held_out: HeldOut, horizon: int, seed: int, report: Callable[[float], None] = lambda _: None
-) -> Quality:
+def measure_quality(held_out: HeldOut, horizon: int, seed: int, report: Callable[[float], None]) -> Quality:
     """Measure on the episodes whose maps the model was not trained on.
 
     Raises:
