@@ -54,11 +54,6 @@ def intervened(features_dump, directions, small_world, tmp_path_factory: pytest.
     return folder
 
 
-def test_a_trained_model_knows_how_others_drift(trained) -> None:
-    model, _ = load_model(trained / MODEL_FILE)
-    assert model.sightings is not None and model.sightings.kernel.any()
-
-
 @pytest.mark.slow
 def test_edits_are_validated_by_those_in_the_game(trained, features_dump, intervened, tmp_path: Path) -> None:
     done = run_well(
@@ -289,19 +284,6 @@ def test_influences_are_written_with_and_without_the_world(trained, features_dum
     assert (trained / "saliency" / "direction_ic_1.png").stat().st_size > 1000 and "own row" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["valeu"], "the target is valeu: give value"), (["direction:ic_9"], "ic_9"),
-        (["Attack.Target:chosen"], "options of Attack.Target are rows"),
-        (["value", "--components", "pc"], "pc"), (["value", "--lags", 0], "--lags is 0"),
-    ],
-)  # fmt: skip
-def test_influences_that_make_no_sense_are_refused(more, message, trained, features_dump, directions) -> None:
-    command = ["simulate.py", "saliency", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
-    assert_refused(run_here(*command, *more), message)
-
-
 @pytest.mark.slow
 def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, small_world) -> None:
     where = ["--dump", features_dump.dump, "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir]
@@ -330,56 +312,56 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tm
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--edit", "transplant", "--donor", "self_fod"], "did you mean self_food"),
-        (["--edit", "transplant"], "needs --donor"),
-        (["--edit", "splice"], "--edit splice needs --features with a dictionary"),
-        (["--edit", "erase", "--variable", "self_npc_type"], "it has the same value in all"),
-        (["--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "tick"], "two edits erase from"),
-        (["--edit", "clear", "--features", "nowhere"], "--features does nothing here"),
-        (["--edit", "splice", "--features", "nowhere"], "nowhere"),
-        (["--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"], "--change does nothing"),
-        (["--edit", "clear", "--from", "random"], "belongs before --edit"),
-        (["--edit", "collapse", "--direction", "ic_1"], "--directions names no file"),
-        (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),
-        (["--directions", "nowhere"], "--directions does nothing here"),
-        (["--until-tick", 1], "--until-tick does nothing without --edit"),
-        (["--until-tick", 0, "--edit", "clear"], "--until-tick is 0"),
-        (["--directions", "nowhere", "--edit", "collapse", "--direction", "ic_1"], "nowhere"),
-        (["--act", "nort"], "--act names 'nort'"),
-        (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),
-        (["--dump", "nowhere"], "nowhere"),
-        (["--from", "interpolate", "--steps", 1], "--steps is 1"),
-        (["--steps", 4], "--steps does nothing without --from interpolate"),
-        (["--from", "interpolate", "--steps", 6], "-n is 5: a way alone takes --steps 6"),
-        (
-            ["--swap-directions-from", "10", "5", "--swap-directions-to", "12", "None"],
-            "use --edit swap --from ic_10 --to ic_12 --change --edit collapse --direction ic_5 --change",
-        ),
-    ],
-)
-def test_edits_that_make_no_sense_are_refused(more, message, trained, features_dump, tmp_path: Path) -> None:
-    command = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "-o", tmp_path / "out", *more]
-    assert_refused(run_here(*command), message)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
     ("command", "more", "message"),
     [
-        ("moves", ["--first", 4], "--first is 4: must be 1 to 3"),
-        ("moves", ["--edit", "clear"], "--edit does nothing with moves"),
-        ("saliency", ["value"], "--directions names no file"),
-        ("maximise", ["ic_1"], "ic_1 is a direction, and --directions names no file"),
-        ("maximise", ["value", "--directions", "nowhere"], "--directions does nothing with value"),
-        ("jacobians", ["nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
-        ("compare", ["--ticks", 1], "--ticks is 1: must be 2 to 1024"),
-        ("qualty", [], "no command 'qualty'; there are: lives, moves"),
+        ("lives", "--edit transplant --donor self_fod", "did you mean self_food"),
+        ("lives", "--edit transplant", "needs --donor"),
+        ("lives", "--edit splice", "--edit splice needs --features with a dictionary"),
+        ("lives", "--edit erase --variable self_npc_type", "it has the same value in all"),
+        ("lives", "--edit erase --variable tick --edit erase --variable tick", "two edits erase from"),
+        ("lives", "--edit clear --features nowhere", "--features does nothing here"),
+        ("lives", "--edit splice --features nowhere", "nowhere"),
+        ("lives", "--edit collapse --direction feature_1 --change --features f", "--change does nothing"),
+        ("lives", "--edit clear --from random", "belongs before --edit"),
+        ("lives", "--edit collapse --direction ic_1", "--directions names no file"),
+        ("lives", "--edit steer --direction ic_1", "needs one --direction, and --dose"),
+        ("lives", "--directions nowhere", "--directions does nothing here"),
+        ("lives", "--until-tick 1", "--until-tick does nothing without --edit"),
+        ("lives", "--until-tick 0 --edit clear", "--until-tick is 0"),
+        ("lives", "--directions nowhere --edit collapse --direction ic_1", "nowhere"),
+        ("lives", "--act nort", "--act names 'nort'"),
+        ("lives", "--ticks 1 --act north,north", "more than --ticks 1"),
+        ("lives", "--dump nowhere", "nowhere"),
+        ("lives", "--from interpolate --steps 1", "--steps is 1"),
+        ("lives", "--steps 4", "--steps does nothing without --from interpolate"),
+        ("lives", "--from interpolate --steps 6", "-n is 5: a way alone takes --steps 6"),
+        (
+            "lives",
+            "--swap-directions-from 10 5 --swap-directions-to 12 None",
+            "use --edit swap --from ic_10 --to ic_12 --change --edit collapse --direction ic_5 --change",
+        ),
+        ("moves", "--first 4", "--first is 4: must be 1 to 3"),
+        ("moves", "--edit clear", "--edit does nothing with moves"),
+        ("saliency", "value", "--directions names no file"),
+        ("saliency", "valeu --directions DIRECTIONS", "the target is valeu: give value"),
+        ("saliency", "direction:ic_9 --directions DIRECTIONS", "ic_9"),
+        ("saliency", "Attack.Target:chosen --directions DIRECTIONS", "options of Attack.Target are rows"),
+        ("saliency", "value --components pc --directions DIRECTIONS", "pc"),
+        ("saliency", "value --lags 0 --directions DIRECTIONS", "--lags is 0"),
+        ("maximise", "ic_1", "ic_1 is a direction, and --directions names no file"),
+        ("maximise", "value --directions nowhere", "--directions does nothing with value"),
+        ("jacobians", "nowhere", "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
+        ("compare", "--ticks 1", "--ticks is 1: must be 2 to 1024"),
+        ("qualty", "", "no command 'qualty'; there are: lives, moves"),
     ],
 )
-def test_commands_that_make_no_sense_are_refused(command, more, message, trained, features_dump) -> None:
-    assert_refused(run_here("simulate.py", command, trained, "--dump", features_dump.dump, *more), message)
+def test_what_makes_no_sense_is_refused(
+    command, more, message, trained, features_dump, directions, tmp_path: Path
+) -> None:
+    where = ["-n", 5, "-o", tmp_path / "out"] if command == "lives" else []
+    words = [directions if word == "DIRECTIONS" else word for word in more.split()]
+    assert_refused(run_here("simulate.py", command, trained, "--dump", features_dump.dump, *where, *words), message)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_start_and_the_direction_are_told_apart() -> None:

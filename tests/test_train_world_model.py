@@ -13,6 +13,7 @@ from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER
+from analysis.world_model.model import load_model
 from analysis.world_model.scene import KINDS
 from common.files import sha256
 from tests.command import assert_refused, rows_of, run_here, run_well
@@ -47,6 +48,8 @@ def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: Re
         "settings.json", "metrics.jsonl", "curves.png", "model.safetensors"
     }  # fmt: skip
     assert not (trained / "training_state.safetensors").exists()
+    sightings = load_model(trained / "model.safetensors")[0].sightings
+    assert sightings is not None and sightings.kernel.any()
     lines = [orjson.loads(line) for line in (trained / "metrics.jsonl").read_bytes().splitlines()]
     assert lines[-1]["records"] >= 900 and lines[-1]["test/share/material"] > 0
 

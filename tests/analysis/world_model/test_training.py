@@ -73,14 +73,10 @@ def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, m
         assert torch.equal(one, weights(resumed.model)[name]), name
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(recorded, batches, tmp_path: Path) -> None:
-    first, second = (started(recorded, 60) for _ in range(2))
-    run(first, batches, tmp_path / "a")
-    run(second, batches, tmp_path / "b")
-    assert all(torch.equal(one, weights(second.model)[name]) for name, one in weights(first.model).items())
-    torch.manual_seed(1)
-    other = Training(recorded.model(), settings(60, seed=1), "plan")
-    run(other, batches, tmp_path / "c")
+def test_another_seed_gives_other_weights(recorded, batches, tmp_path: Path) -> None:
+    first, other = (Training(recorded.model(), settings(60, seed), "plan") for seed in (0, 1))
+    for training in (first, other):
+        run(training, batches, tmp_path / "state")
     assert not all(torch.equal(one, weights(other.model)[name]) for name, one in weights(first.model).items())
 
 
@@ -93,13 +89,6 @@ def test_a_state_of_another_training_is_refused(recorded, batches, tmp_path: Pat
     training = started(recorded, 60)
     training.save(tmp_path / "state")
     assert_refuses("other arguments or another dump", started(recorded, 60, "other").restore, tmp_path / "state")
-
-
-@pytest.mark.slow
-def test_costs_fall(recorded, batches, tmp_path: Path) -> None:
-    training = started(recorded, 60 * int((batches[0].lengths - CONTEXT).sum()))
-    lines = run(training, batches[:1], tmp_path / "state")
-    assert lines[-1]["train/loss"] < 0.7 * lines[0]["train/loss"]
 
 
 def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
