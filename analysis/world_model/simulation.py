@@ -214,62 +214,63 @@ def simulate(
         UserError: a folder already holds a dump, or the recorded one has too few windows.
     """
     model, done, total = held_out.model, 0, options.wanted * len(arms)
+    life, outcomes = list[np.ndarray](), [list[Outcomes]() for _ in arms]
     with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.donors]
-    life = list[np.ndarray]()
-    watched = tuple({layer for branch in with_donors for layer in branch.layers})
+    watched = tuple({layer for edits in with_donors for layer in edits.layers})
     with torch.no_grad(), ExitStack() as stack:
-        played = [_Played(model, arm, options) for arm in arms]
-        for branch in played:
-            if branch.arm.folder:
-                metadata = simulated_metadata(held_out, options, branch.arm)
-                metadata.environment[COMMAND] = this_command()
-                branch.writer = stack.enter_context(DumpWriter(branch.arm.folder, metadata))
+        writers = [_writer(held_out, options, arm, stack) for arm in arms]
         batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
         for episode, starts in enumerate(batches):
             unedited = UneditedLives(watched)
             life.append(starts.life)
-            for branch in played:
-                edits: TickEdits | None = branch.arm.edits
-                if branch.arm.edits and branch.arm.edits.donors:
-                    edits = EditsWithDonors(branch.arm.edits, unedited, model.layout, options.seed, episode)
+            for arm, writer, parts in zip(arms, writers, outcomes, strict=True):
+                edits: TickEdits | None = arm.edits
+                if arm.edits and arm.edits.donors:
+                    edits = EditsWithDonors(arm.edits, unedited, model.layout, options.seed, episode)
                 elif with_donors and not edits:
                     edits = unedited
-                branch.play(starts, episode, edits)
+                parts.append(_play(model, arm, options, starts, episode, edits, writer))
                 done += len(starts.life)
                 report(done, total)
-    return np.concatenate(life), [concatenated(branch.outcomes) for branch in played]
+    return np.concatenate(life), [concatenated(parts) for parts in outcomes]
 
 
-class _Played:
-    def __init__(self, model: WorldModel, arm: Arm, options: SimulationOptions):
-        self.model, self.arm, self.options = model, arm, options
-        self.writer: DumpWriter | None = None
-        self.outcomes: list[Outcomes] = []
+def _writer(held_out: HeldOut, options: SimulationOptions, arm: Arm, stack: ExitStack) -> DumpWriter | None:
+    """Open the dump that an arm writes, if any, until the stack is closed."""
+    if not arm.folder:
+        return None
+    metadata = simulated_metadata(held_out, options, arm)
+    metadata.environment[COMMAND] = this_command()
+    return stack.enter_context(DumpWriter(arm.folder, metadata))
 
-    def play(self, starts: Starts, episode: int, edits: TickEdits | None) -> None:
-        """Simulate some lives until they end, write their ticks, and keep what came of them."""
-        start = self.arm.begin(starts.start) if self.arm.begin else starts.start
-        generator = torch.Generator().manual_seed(self.options.seed + episode)
-        numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
-        sums, parts = OutcomeSums(len(start), self.model.network.vitals, self.arm.targets), []
-        ticks = imagine(self.model, start, self.options.ticks, generator, self.arm.moves, edits, until=self.arm.until)
-        for number, tick in enumerate(ticks):
-            if isinstance(edits, UneditedLives):
-                edits.lived(alive)
-            ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
-            sums.add(tick, alive)
-            if self.writer:
-                parts.append(records_of(self.model, tick, number, numbers, ends, start).take(alive))
-            alive &= ~ends
-            if not alive.any():
-                break
-        if self.writer:
-            self.writer.write(Records.concatenate(parts))
-            described = {"episode": episode, "seed": self.options.seed, "beginning": self.options.beginning}
-            if starts.ticks is not None and not self.arm.begin:
-                described[STARTS] = starts.ticks.tolist()
-            self.writer.finish_episode(episode, described)
-        self.outcomes.append(sums.finish())
+
+def _play(
+    model: WorldModel, arm: Arm, options: SimulationOptions, starts: Starts, episode: int, edits: TickEdits | None,
+    writer: DumpWriter | None,
+) -> Outcomes:  # fmt: skip
+    """Simulate some lives until they end, and write their ticks; returns what came of them."""
+    start = arm.begin(starts.start) if arm.begin else starts.start
+    generator = torch.Generator().manual_seed(options.seed + episode)
+    numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
+    sums, parts = OutcomeSums(len(start), model.network.vitals, arm.targets), list[Records]()
+    ticks = imagine(model, start, options.ticks, generator, arm.moves, edits, until=arm.until)
+    for number, tick in enumerate(ticks):
+        if isinstance(edits, UneditedLives):
+            edits.lived(alive)
+        ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
+        sums.add(tick, alive)
+        if writer:
+            parts.append(records_of(model, tick, number, numbers, ends, start).take(alive))
+        alive &= ~ends
+        if not alive.any():
+            break
+    if writer:
+        writer.write(Records.concatenate(parts))
+        described = {"episode": episode, "seed": options.seed, "beginning": options.beginning}
+        if starts.ticks is not None and not arm.begin:
+            described[STARTS] = starts.ticks.tolist()
+        writer.finish_episode(episode, described)
+    return sums.finish()
 
 
 def simulated_metadata(held_out: HeldOut, options: SimulationOptions, arm: Arm) -> DumpMetadata:

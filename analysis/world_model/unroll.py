@@ -18,12 +18,12 @@ from agent_zoo.soft_path import ReadsProbabilities
 from analysis.world_model.model import HEADS, Statistics, WorldModel
 from analysis.world_model.network import Prediction, Sizes, WorldState, drawn, spread_levels
 from analysis.world_model.policy_interface import Surroundings, imagined_view
-from analysis.world_model.scene import Scene, SoftScene, displacement
+from analysis.world_model.scene import Rows, Scene, SoftScene, displacement
 from analysis.world_model.windows import CONTEXT, Windows
 
 
 @dataclass(frozen=True)
-class Dice:
+class Dice(Rows):
     """Random numbers for W windows of T ticks."""
 
     # latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups)
@@ -42,10 +42,6 @@ class Dice:
             torch.rand(count, generator=generator),
             torch.rand(count, generator=generator),
         )
-
-    def part(self, first: int, last: int) -> "Dice":
-        """Return those of some consecutive windows."""
-        return Dice(**{name: array[first:last] for name, array in vars(self).items()})
 
 
 Costs = dict[str, torch.Tensor]
@@ -200,7 +196,7 @@ def unroll(model: WorldModel, windows: Windows, generator: torch.Generator, proc
     start, ticks = Totals(_START_COSTS), Totals(_TICK_COSTS)
     vector = torch.zeros(0, model.network.sizes.bottleneck)
     if last > first:
-        vector = _predict(model, windows.part(first, last), dice.part(first, last), start, ticks)
+        vector = _predict(model, windows.part(first, last), dice.take(torch.arange(first, last)), start, ticks)
     spread = None
     if model.network.kind == "sphere":
         everyones = processes.concatenate(vector.detach())

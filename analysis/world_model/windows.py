@@ -189,19 +189,19 @@ def world_of(metadata: DumpMetadata) -> tuple[int, int]:
 
 def read_windows(
     folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, policy: RecurrentPolicy, info: CheckpointInfo,
-    seed: int | None = None,
+    seed: int,
 ) -> Iterator[Windows]:  # fmt: skip
     """Yield the windows of some episodes; every tick after a life's first three is to be predicted in just one window.
 
     Args:
-        seed: of the order; None for the dump's.
+        seed: of the order.
     """
     for sequences in read_sequences(folder, episodes, horizon, batch, seed):
         yield as_windows(sequences, policy, info)
 
 
 def read_sequences(
-    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None
+    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int
 ) -> Iterator[SequenceBatch]:
     """Yield the records of the same windows; arguments as for `read_windows`."""
     parts = Parts(layers=memory_layers(read_metadata(folder)), leave_out=("log_probability",), episodes=episodes)

@@ -106,17 +106,12 @@ def measure_quality(held_out: HeldOut, horizon: int, seed: int, report: Callable
 
 def save_quality(folder: Path, quality: Quality) -> None:
     """Write the tables, everything as JSON, and the figure."""
-    tables = {
-        "rows": list(map(vars, quality.rows)),
-        "behaviours": quality.behaviours,
-        "other_dice": list(map(vars, quality.other_dice)),
-    }
-    write_table(folder / "open_loop.tsv", tables["rows"])
+    rows, other_dice = ([columns_of(vars(row)) for row in some] for some in (quality.rows, quality.other_dice))
+    write_table(folder / "open_loop.tsv", rows)
     (folder / OTHER_DICE_FILE).unlink(missing_ok=True)  # of an earlier measurement, which had other lives
-    if quality.other_dice:
-        write_table(folder / OTHER_DICE_FILE, tables["other_dice"])
-    columns = {name: list(map(columns_of, rows)) for name, rows in tables.items()}
-    write_json(folder / "quality.json", {**vars(quality), **columns})
+    if other_dice:
+        write_table(folder / OTHER_DICE_FILE, other_dice)
+    write_json(folder / "quality.json", {**vars(quality), "rows": rows, "other_dice": other_dice})
     draw_quality(quality, folder / "quality.png")
 
 

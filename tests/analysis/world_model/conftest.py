@@ -35,7 +35,7 @@ class Recorded:
     train: tuple[int, ...]
     test: tuple[int, ...]
 
-    def windows(self, batch: int = 8, seed: int | None = 0, horizon: int = HORIZON) -> list[Windows]:
+    def windows(self, batch: int = 8, seed: int = 0, horizon: int = HORIZON) -> list[Windows]:
         return list(read_windows(self.dump, self.train, horizon, batch, self.policy, self.info, seed))
 
     def origin(self, dump_sha256: str = "a" * 64) -> Origin:
