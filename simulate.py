@@ -94,8 +94,8 @@ def parse(arguments: list[str]) -> tuple[str, Any]:
 
 def simulate_lives(options: LivesOptions, held_out: "HeldOut", folder: Path) -> None:
     """Simulate lives and edited ones, write their dumps, and print what the edits changed."""
-    from analysis.world_model.arms import edited_arms
     from analysis.world_model.outcomes import over_lives, steps_of
+    from analysis.world_model.simulation import edited_arms
 
     life, before, after = play(options, held_out, edited_arms(options, held_out))
     if options.beginning == "interpolate":
@@ -108,8 +108,8 @@ def simulate_lives(options: LivesOptions, held_out: "HeldOut", folder: Path) -> 
 
 def compare_moves(options: MovesOptions, held_out: "HeldOut", folder: Path) -> None:
     """Simulate all sequences of first moves, and print and write how good they are."""
-    from analysis.world_model.arms import move_arms
     from analysis.world_model.outcomes import group_of, over_lives
+    from analysis.world_model.simulation import move_arms
 
     life, before, after = play(options, held_out, move_arms(options.first))
     units, rows = over_lives(life, options.seed), [group_of("the policy's own", before)]
@@ -120,8 +120,8 @@ def compare_moves(options: MovesOptions, held_out: "HeldOut", folder: Path) -> N
 
 def maximise(options: SearchOptions, held_out: "HeldOut", folder: Path) -> None:
     """Search starts where a number is largest, write the lives from there, and print what is different in them."""
-    from analysis.world_model.arms import search_arms
     from analysis.world_model.outcomes import over_lives
+    from analysis.world_model.simulation import search_arms
 
     life, before, after = play(options, held_out, search_arms(options, held_out))
     path = folder / "what_if" / f"maximise_{options.target.replace('/', '_')}.tsv"

@@ -22,7 +22,6 @@ from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.recorded.recorded_observation import state_layers
 from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import Estimate, Units
-from analysis.world_model.arms import value
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.imagination import (
     MOVE_HEAD,
@@ -36,6 +35,7 @@ from analysis.world_model.imagination import (
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Row, concatenated, over_lives
 from analysis.world_model.scene import SoftScene, own_columns
+from analysis.world_model.simulation import value
 from common.user_error import UserError
 
 Patterns = Mapping[str, torch.Tensor]

@@ -11,10 +11,10 @@ from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
 from agent_zoo.memory import MemoryState
-from analysis.world_model.arms import TICKS, searched, value
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start, read_out
 from analysis.world_model.model import HEADS
+from analysis.world_model.simulation import TICKS, searched, value
 from analysis.world_model.unroll import remember, unroll
 from analysis.world_model.windows import CONTEXT, check_dump, maps_of_episodes, split_maps
 from common.files import sha256
