@@ -20,13 +20,13 @@ import tyro
 
 from activation_store.reader import read_metadata
 from activation_store.selection import Subsample
+from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import Input, inputs_named, recorded
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.probing import PROBES, probe, why_not
-from analysis.probes.ridge import Choice, Choices
+from analysis.probes.ridge import ALL_FOLDS, Choice
 from analysis.probes.scores import losses
-from analysis.probes.target import Target
 from analysis.probes.targets import targets_named
 from analysis.probes.task import mean_of_the_rest
 from analysis.runs.run_folder import versions
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def fit_all(
-    data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], seconds: dict[str, Seconds]
+    data: ProbeData, inputs: Sequence[Input], targets: Sequence[Feature], seconds: dict[str, Seconds]
 ) -> None:  # fmt: skip
     """Fit all probes of each input, and add the time of each."""
     for source in inputs:
@@ -93,7 +93,7 @@ def fit_all(
 
 
 def compare_classifiers(
-    arguments: Arguments, data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target],
+    arguments: Arguments, data: ProbeData, inputs: Sequence[Input], targets: Sequence[Feature],
     seconds: dict[str, Seconds],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Classify every yes-or-no target from every layer by both logistic regressions, and add the time of each.
@@ -128,7 +128,7 @@ def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndar
     """Return the predictions of unseen records for every penalty."""
     folds, every, scales = np.unique(fold).tolist(), np.ones(y.shape[1]), np.ones((y.shape[1], x.shape[1]))
     same = [Choice(penalty * every, scales) for penalty in PENALTIES]
-    return [fit_logistic(x, y, fold, Choices(dict.fromkeys(folds, choice), choice)).predicted for choice in same]
+    return [fit_logistic(x, y, fold, dict.fromkeys([*folds, ALL_FOLDS], choice)).predicted for choice in same]
 
 
 def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:

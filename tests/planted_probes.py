@@ -4,18 +4,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from analysis.features.feature import YES_OR_NO
+from analysis.features.feature import YES_OR_NO, Feature
 from analysis.lives import Lives
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Input, inputs_named
-from analysis.probes.target import Target
 
 WORLDS, LIVES_IN_A_WORLD, TICKS = 8, 6, 50
 LONGEST_COUNT = 30
 UNITS = 32
 
 TARGETS = tuple(
-    Target(name, unit, "Planted.", lambda seen: np.zeros(len(seen)))
+    Feature(name, unit, "Planted.", lambda seen: np.zeros(len(seen)))
     for name, unit in (
         ("ticks_since_cue", "ticks"),
         ("cue_long_ago", YES_OR_NO),

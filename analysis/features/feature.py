@@ -16,7 +16,10 @@ YES_OR_NO = "0 or 1"
 
 @dataclass(frozen=True)
 class Feature:
-    """One behavioural feature. It may use the record's tick and earlier ticks of the same life, never later ones.
+    """One quantity that records tell: a behavioural feature, or a target of probes.
+
+    A feature may use the record's tick and earlier ticks of the same life, never later ones. What is only a target
+    (`analysis.probes.targets`) may, gets every tick of whole lives, and is NaN where the question makes no sense.
 
     Attributes:
         unit: of its values; "0 or 1" for a yes-or-no feature.
@@ -26,6 +29,7 @@ class Feature:
         of_tiles: whether it needs the tiles in view, the largest part of an observation.
         choice: the categorical feature of which it is one option, such as "move"; "" for a feature of its own.
         phrase: what agents do or see where an option is 1, such as "moves west"; "" for a feature of its own.
+        curve: that a target belongs to with those that differ in nothing but how far ahead they look.
     """
 
     name: str
@@ -36,6 +40,13 @@ class Feature:
     of_tiles: bool = False
     choice: str = ""
     phrase: str = ""
+    curve: str | None = None
+    ticks_ahead: int | None = None
+
+    @property
+    def yes_or_no(self) -> bool:
+        """Whether probes score it by AUC; all others are scored by R squared."""
+        return self.unit == YES_OR_NO
 
 
 @dataclass(frozen=True, eq=False)

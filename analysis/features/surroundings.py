@@ -30,7 +30,9 @@ OUT_OF_VIEW = RADIUS + 1
 """Distance given to anything out of view, in tiles: it is at least this far away."""
 MIDDLE = TILES_IN_VIEW // 2
 _NEIGHBOURS = [MIDDLE - SIDE, MIDDLE + SIDE, MIDDLE - 1, MIDDLE + 1]
-_FROM_MIDDLE = np.abs(np.indices((SIDE, SIDE)) - RADIUS).max(axis=0).ravel().astype(np.int8)
+TILE_OFFSETS = np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS
+"""Rows and columns from the agent to each tile in view, (2, tiles) int64."""
+_FROM_MIDDLE = np.abs(TILE_OFFSETS).max(axis=0).astype(np.int8)
 GIVES_ITEMS = ("ore", "tree", "crystal", "herb", "fish")
 USED_UP = ("slag", "stump", "fragment", "weeds")
 IMPASSABLE = ("void", "water", "stone", "ocean", "fish")

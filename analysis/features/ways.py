@@ -9,11 +9,10 @@ from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import Category
 from analysis.features.observed import Observed
 from analysis.features.over_time import change
-from analysis.features.surroundings import NPC_TYPES, NPCS, PLAYERS, RADIUS, SIDE, Who
+from analysis.features.surroundings import NPC_TYPES, NPCS, PLAYERS, SIDE, TILE_OFFSETS, Who
 from analysis.materials import MATERIAL_NAMES
 
 _HERE, _NOWHERE = len(DIRECTIONS), len(DIRECTIONS) + 1
-_OFFSETS = (np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS).astype(np.int64)  # (2, tiles): rows, columns
 
 
 def side_of(row: np.ndarray, column: np.ndarray) -> np.ndarray:
@@ -42,7 +41,7 @@ def _side_of_key(key: np.ndarray) -> np.ndarray:
     return np.where(key < 0, _NOWHERE, key % _NOWHERE).astype(np.int64)
 
 
-_TILE_KEY = _key(*_OFFSETS).astype(np.int32)
+_TILE_KEY = _key(*TILE_OFFSETS).astype(np.int32)
 _FARTHER = np.int32(_TILE_KEY.max() + 1)
 
 

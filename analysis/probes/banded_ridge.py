@@ -8,19 +8,19 @@ only a small Schur complement each.
 
 import itertools
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from analysis.probes.inputs import Columns
 from analysis.probes.ridge import (
+    ALL_FOLDS,
     PENALTIES,
     Choice,
-    Choices,
     Fitted,
     Moments,
     NormalEquations,
     ReadOuts,
+    predicted_by,
     records_by_fold,
     without,
 )
@@ -71,20 +71,13 @@ def fit_ridge_beside(
     everything = _Training(without(sums, scale=scale), columns, blocks)
     fitted = {}
     for name in blocks:
-        choices = {number: _choose(inner[name][number]) for number in numbers}
-        overall = _choose(outer[name])
-        predicted = np.empty(y.shape)
-        own = baseline.beside(memories[name])
-        for number, chosen in choices.items():
-            read_outs = alone[number].fit(name, *chosen)
-            for here, values in own.chunks(records[number]):
-                predicted[records[number][here]] = read_outs.predict(values)
-        as_choice = partial(_as_choice, scale=scale[:columns], units=memories[name].shape[1])
-        fitted[name] = Fitted(
-            predicted,
-            everything.fit(name, *overall),
-            Choices({number: as_choice(chosen) for number, chosen in choices.items()}, as_choice(overall)),
-        )
+        chosen = {number: _choose(inner[name][number]) for number in numbers}
+        fits = {number: alone[number].fit(name, *chosen[number]) for number in numbers}
+        predicted = predicted_by(fits, baseline.beside(memories[name]), y.shape[1], records)
+        chosen[ALL_FOLDS] = _choose(outer[name])
+        units = memories[name].shape[1]
+        choices = {number: _as_choice(penalties, scale[:columns], units) for number, penalties in chosen.items()}
+        fitted[name] = Fitted(predicted, everything.fit(name, *chosen[ALL_FOLDS]), choices)
     return fitted
 
 

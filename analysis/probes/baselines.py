@@ -20,7 +20,7 @@ from analysis.features.feature import Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES, THEMES
-from analysis.features.surroundings import RADIUS, SIDE
+from analysis.features.surroundings import RADIUS, SIDE, TILE_OFFSETS
 from analysis.lives import Lives
 from analysis.materials import MATERIAL_NAMES
 
@@ -28,7 +28,6 @@ _BLOCK = 3
 _BLOCKS = SIDE // _BLOCK
 _MATERIALS = len(MATERIAL_NAMES)
 _SOUGHT = ("void", "water", "foilage", "stone", "ore", "tree", "crystal", "herb", "fish")
-_TILE_OFFSETS = (np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS).astype(np.int64)  # (2, tiles)
 TIME_CONSTANTS = (8, 32, 128)
 """Of the traces, in ticks."""
 _UNITS = 512
@@ -94,9 +93,9 @@ def _known_features(seen: Observed) -> Sequence[Feature]:
 def _way_to_material(seen: Observed, name: str) -> np.ndarray:
     """Return rows and columns to the nearest tile of a material in view, (B, 2); zeros where there is none."""
     there = seen.material == MATERIAL_NAMES.index(name)
-    rank = np.abs(_TILE_OFFSETS).max(axis=0) * 1000 + (_TILE_OFFSETS**2).sum(axis=0)
+    rank = np.abs(TILE_OFFSETS).max(axis=0) * 1000 + (TILE_OFFSETS**2).sum(axis=0)
     nearest = np.where(there, rank.astype(np.int32), np.iinfo(np.int32).max).argmin(axis=1)
-    return np.where(there.any(axis=1)[:, None], _TILE_OFFSETS[:, nearest].T, 0)
+    return np.where(there.any(axis=1)[:, None], TILE_OFFSETS[:, nearest].T, 0)
 
 
 def _apart(seen: Observed) -> np.ndarray:
@@ -129,13 +128,13 @@ def _block_of(rows_and_columns: np.ndarray) -> np.ndarray:
 
 def _materials_in_blocks(seen: Observed) -> np.ndarray:
     cells = _BLOCKS**2 * _MATERIALS
-    cell = _block_of(_TILE_OFFSETS.T)[None] * _MATERIALS + seen.material  # (B, tiles)
+    cell = _block_of(TILE_OFFSETS.T)[None] * _MATERIALS + seen.material  # (B, tiles)
     place = np.arange(len(seen))[:, None] * cells + cell
     return np.bincount(place.ravel(), minlength=len(seen) * cells).reshape(len(seen), cells)
 
 
 def _materials_around(seen: Observed) -> np.ndarray:
-    around = np.abs(_TILE_OFFSETS).max(axis=0) <= 1
+    around = np.abs(TILE_OFFSETS).max(axis=0) <= 1
     return (seen.material[:, around, None] == np.arange(_MATERIALS)).reshape(len(seen), -1)
 
 

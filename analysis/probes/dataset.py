@@ -10,13 +10,13 @@ from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, DumpMetadata, Records
 from activation_store.selection import Subsample
+from analysis.features.feature import Feature
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
 from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, as_seen, digest, last_observations, traces, whole_view
 from analysis.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input, StoredInputs
-from analysis.probes.target import Target
 from common.user_error import UserError
 
 FEWEST_WORLDS = 3
@@ -72,8 +72,8 @@ class Wanted:
     """
 
     inputs: tuple[Input, ...]
-    targets: tuple[Target, ...]
-    given: tuple[Target, ...]
+    targets: tuple[Feature, ...]
+    given: tuple[Feature, ...]
     subsample: Subsample
     seed: int = 0
     networks: tuple[str, ...] = ()

@@ -10,12 +10,11 @@ import numpy as np
 
 from activation_store.directions import Axis, PlannedDisplacement
 from analysis.features.choices import DIRECTIONS
-from analysis.features.feature import YES_OR_NO
+from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier, was_replenished
 from analysis.life.endings import died
 from analysis.lives import Lives
-from analysis.probes.target import Target
 
 HORIZONS = (2, 5, 10, 20)
 """Ticks ahead for which displacement is predicted."""
@@ -87,13 +86,13 @@ RESOURCES = {
 """What agents live on and harvest, each with the records in which it shows that they just got some."""
 
 
-def _displacement(axis: Axis, ticks: int) -> Target:
+def _displacement(axis: Axis, ticks: int) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         place = seen.own(axis).astype(np.float64)
         return at(record_in(ticks, seen.lives), place) - place
 
     side = {"row": "south", "col": "east"}[axis]
-    return Target(
+    return Feature(
         PlannedDisplacement(axis, ticks).name,
         "tiles",
         f"Tiles {side} of where the agent stands that it is {ticks} ticks later; unknown if it has no record then.",
@@ -103,8 +102,8 @@ def _displacement(axis: Axis, ticks: int) -> Target:
     )
 
 
-def _next_direction(option: int, name: str, definition: str) -> Target:
-    return Target(
+def _next_direction(option: int, name: str, definition: str) -> Feature:
+    return Feature(
         f"next_direction_is_{name}",
         YES_OR_NO,
         f"In its next tick the agent chooses to {definition}; unknown in the last record of a life.",
@@ -112,12 +111,12 @@ def _next_direction(option: int, name: str, definition: str) -> Target:
     )
 
 
-def _next_resource(resource: str) -> Target:
+def _next_resource(resource: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         got = {name: happened(seen) for name, happened in RESOURCES.items()}
         return at(next_record(np.logical_or.reduce([*got.values()]), seen.lives), got[resource])
 
-    return Target(
+    return Feature(
         f"next_resource_is_{resource}",
         YES_OR_NO,
         f"Of {', '.join(RESOURCES)}, the agent next gets {resource}, perhaps with others in the same tick; unknown if "
@@ -126,12 +125,12 @@ def _next_resource(resource: str) -> Target:
     )
 
 
-def _ticks_to(doing: str, level: str) -> Target:
+def _ticks_to(doing: str, level: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         following = next_record(RESOURCES[level](seen), seen.lives)
         return at(following, seen.records.tick) - seen.records.tick
 
-    return Target(
+    return Feature(
         f"ticks_to_{doing}",
         "ticks",
         f"Ticks until the agent is next {doing}, at least 1, seen as {level} that does not fall; unknown if it is not "
@@ -146,7 +145,7 @@ def _next_targets(seen: Observed) -> np.ndarray:
     return np.where(following >= 0, seen.target_rows[following], -1)
 
 
-def _way(axis: str, side: str) -> Target:
+def _way(axis: str, side: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         target = _next_targets(seen)
         known = np.flatnonzero(target >= 0)
@@ -155,7 +154,7 @@ def _way(axis: str, side: str) -> Target:
         way[known] = at(row, seen.entity(axis)) - seen.own_as_seen(axis)[known]
         return way
 
-    return Target(
+    return Feature(
         f"next_target_{axis}s",
         "tiles",
         f"Tiles {side} to the entity that the agent next chooses to attack, after this tick, as both stand now; "
@@ -173,7 +172,7 @@ def _rows_of(seen: Observed, records: np.ndarray, ids: np.ndarray) -> np.ndarray
     return np.where(keys[order[place]] == wanted, order[place], -1)
 
 
-def _dies_within(ticks: int) -> Target:
+def _dies_within(ticks: int) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         lives = seen.lives
         # The last record is the moment before the tick in which the agent dies.
@@ -183,7 +182,7 @@ def _dies_within(ticks: int) -> Target:
         values[lives.order] = np.where(left > ticks, 0.0, np.where(ends, 1.0, np.nan))
         return values
 
-    return Target(
+    return Feature(
         f"dies_within_{ticks}_ticks",
         YES_OR_NO,
         f"The agent dies in this tick or in the {ticks - 1} after it; unknown where the recording ends before then and "
@@ -201,7 +200,7 @@ FUTURE = {
         *map(_next_resource, RESOURCES),
         _ticks_to("eating", "food"),
         _ticks_to("drinking", "water"),
-        Target(
+        Feature(
             "next_target_is_player", YES_OR_NO,
             "The entity that the agent next chooses to attack, after this tick, is a player, not an NPC; unknown if "
             "there is none in the rest of its recorded life.", lambda seen: at(_next_targets(seen), seen.is_player),

@@ -15,7 +15,16 @@ import torch
 
 from analysis.matrix_products import fast_products
 from analysis.probes.inputs import Columns
-from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, records_by_fold, standardising
+from analysis.probes.ridge import (
+    ALL_FOLDS,
+    Choice,
+    Choices,
+    Fitted,
+    ReadOuts,
+    groups,
+    records_by_fold,
+    standardising,
+)
 
 _STEPS_AT_MOST = 200
 _CLOSE_ENOUGH = 1e-5
@@ -216,9 +225,9 @@ def fit_logistic(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, choic
     """
     records = _Records(Columns.of(x), y, fold)
     predicted = np.empty(y.shape)
-    for number, chosen in choices.of_fold.items():
-        predicted[fold == number] = records.predict(number, records.fit((number,), chosen))
-    return Fitted(predicted, records.in_raw_units(records.fit((), choices.overall)), choices)
+    for number in records.x:
+        predicted[fold == number] = records.predict(number, records.fit(number, choices[number]))
+    return Fitted(predicted, records.in_raw_units(records.fit(ALL_FOLDS, choices[ALL_FOLDS])), choices)
 
 
 class _Records:
@@ -243,9 +252,9 @@ class _Records:
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(values.astype(np.float32)).to(self.device)
 
-    def fit(self, left_out: Sequence[int], chosen: Choice) -> torch.Tensor:
+    def fit(self, left_out: int, chosen: Choice) -> torch.Tensor:
         """Fit all targets to the other folds, with the chosen penalties: weights and intercepts, (C + 1, T)."""
-        others = [number for number in self.x if number not in left_out]
+        others = [number for number in self.x if number != left_out]
         x, y = ([block for number in others for block in folds[number]] for folds in (self.x, self.y))
         weights = torch.empty(len(chosen.scales[0]) + 1, len(chosen.penalty), dtype=torch.float64, device=self.device)
         for scale, theirs in groups(chosen.scales):

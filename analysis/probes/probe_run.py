@@ -11,6 +11,7 @@ from rich.table import Table
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata
+from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData, Wanted, check_enough_episodes, read_probe_data
 from analysis.probes.figures_curves import (
     has_history_curve,
@@ -20,12 +21,11 @@ from analysis.probes.figures_curves import (
     probe_horizon,
 )
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
-from analysis.probes.findings import commonality, findings
+from analysis.probes.findings import EVERY_BASELINE, commonality, findings
 from analysis.probes.inputs import MEMORIES, NAMES, StoredInputs, inputs_named, recorded
 from analysis.probes.on_ray import do_on_ray
 from analysis.probes.probing import LINEAR, MLP, PROBES, do_here, probe
 from analysis.probes.report import (
-    EVERY_BASELINE,
     AdvantageRow,
     DumpReport,
     IncrementRow,
@@ -35,10 +35,9 @@ from analysis.probes.report import (
     report_dump,
 )  # fmt: skip
 from analysis.probes.ridge import ReadOuts
-from analysis.probes.scores import Resamples
+from analysis.probes.scores import draw_worlds
 from analysis.probes.settings import ProbeSettings
 from analysis.probes.similarity import comparable, similarities
-from analysis.probes.target import Target
 from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.inference import LEVEL
@@ -159,7 +158,7 @@ def _number(value: float | None) -> str:
 
 
 def directions_of(
-    data: ProbeData, targets: Sequence[Target], read_outs: dict[str, ReadOuts], source: Source
+    data: ProbeData, targets: Sequence[Feature], read_outs: dict[str, ReadOuts], source: Source
 ) -> list[Direction]:
     """Return a direction `DUMP/LAYER/TARGET` of every linear probe that was fitted.
 
@@ -273,10 +272,10 @@ def probe_dump(
             do = do_here if settings.ray_address is None else do_on_ray
             probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress, do)
         with step(console, f"{name}: comparing"):
-            resamples = Resamples.draw(data.worlds, settings.resamples, settings.seed)
-            results = findings(probed, wanted.inputs, resamples, chance(wanted.targets))
+            weights = draw_worlds(data.worlds, settings.resamples, settings.seed)
+            results = findings(probed, wanted.inputs, weights, chance(wanted.targets))
             memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
-            given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
+            given = {memory: commonality(data, memory, probed.usable, weights) for memory in memories}
             similar = similarities(data.networks, data.lives, data.world, settings.seed)
         report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
         return report, directions_of(data, wanted.targets, probed.read_outs, source)

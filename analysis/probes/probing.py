@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
+from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Input
 from analysis.probes.ridge import ReadOuts
 from analysis.probes.scores import Losses
-from analysis.probes.target import Target
 from analysis.probes.task import Task
 from analysis.statistics.resampling import folds_of
 
@@ -74,7 +74,7 @@ def do_here(task: Task, jobs: Sequence[Job], report: Report) -> list[Probed]:
 
 
 def probe(
-    data: ProbeData, targets: Sequence[Target], inputs: Sequence[Input], probes: Sequence[str], seed: int,
+    data: ProbeData, targets: Sequence[Feature], inputs: Sequence[Input], probes: Sequence[str], seed: int,
     report: Report, do: Callable[[Task, Sequence[Job], Report], list[Probed]] = do_here,
 ) -> Probed:  # fmt: skip
     """Fit and cross-validate all probes of a dump.
@@ -91,9 +91,8 @@ def probe(
     memories = [source.name for source in own if source.kind == "memory"]
     baselines = [source.name for source in own if source.kind == "baseline" and memories]
     jobs: list[Job] = [partial(_probe_one, source.name, kind, memories) for source in own for kind in probes]
-    jobs += [partial(_probe_beside, name, kind, memories) for name in baselines for kind in probes]
-    if data.given.shape[1]:
-        jobs += [partial(_probe_known, name, kind, memories) for name in baselines for kind in probes]
+    for known in (False, True)[: 1 + bool(data.given.shape[1])]:
+        jobs += [partial(_probe_beside, name, kind, memories, known) for name in baselines for kind in probes]
     for part in do(task, jobs, report):
         probed.add(part)
     _repeat_for_twins(probed, twins)
@@ -116,24 +115,15 @@ def _probe_one(name: str, kind: str, memories: Sequence[str], task: Task) -> Pro
     return part
 
 
-def _probe_beside(baseline: str, kind: str, memories: Sequence[str], task: Task) -> Probed:
-    """Probe a baseline beside each memory."""
-    part, work = Probed(), task.linear_beside if kind == LINEAR else task.networks_beside
-    for memory, predicted in work(baseline, memories):
-        part.together[kind, memory, baseline] = task.losses(predicted, task.data.targets)
-    return part
-
-
-def _probe_known(baseline: str, kind: str, memories: Sequence[str], task: Task) -> Probed:
-    """Probe a baseline alone and beside each memory, with the given variables."""
-    part = Probed()
-    if kind == LINEAR:
-        ((real, _), _), with_memory = task.linear(baseline, False, True), task.linear_beside
-    else:
-        (real, _), with_memory = task.networks(baseline, False, True), task.networks_beside
-    part.known[kind, baseline] = task.losses(real, task.data.targets)
-    for memory, predicted in with_memory(baseline, memories, True):
-        part.known_together[kind, memory, baseline] = task.losses(predicted, task.data.targets)
+def _probe_beside(baseline: str, kind: str, memories: Sequence[str], known: bool, task: Task) -> Probed:
+    """Probe a baseline beside each memory; if variables are known, with these, and also the baseline alone."""
+    part, beside = Probed(), task.linear_beside if kind == LINEAR else task.networks_beside
+    if known:
+        alone = task.linear(baseline, False, known)[0] if kind == LINEAR else task.networks(baseline, False, known)
+        part.known[kind, baseline] = task.losses(alone[0], task.data.targets)
+    for memory, predicted in beside(baseline, memories, known):
+        losses = part.known_together if known else part.together
+        losses[kind, memory, baseline] = task.losses(predicted, task.data.targets)
     return part
 
 
@@ -160,7 +150,7 @@ def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str:
     return one.name
 
 
-def why_not(target: Target, values: np.ndarray, fold: np.ndarray) -> str | None:
+def why_not(target: Feature, values: np.ndarray, fold: np.ndarray) -> str | None:
     """Say why a target, (B,), cannot be probed on these folds, (B,); None if it can."""
     applies = np.isfinite(values)
     there = values[applies]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from activation_store.schema import DumpMetadata
+from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData
-from analysis.probes.findings import Findings, Increment, Key
+from analysis.probes.findings import EVERY_BASELINE, Findings
 from analysis.probes.inputs import Input
 from analysis.probes.probing import Probed
-from analysis.probes.scores import Estimates
-from analysis.probes.target import Target
+from analysis.probes.scores import Estimates, Key
 from analysis.statistics.inference import LEVEL, false_discovery
 
 R_SQUARED, AUC = "R2", "AUC"
@@ -81,10 +81,6 @@ class AdvantageRow:
     selectivity_q: float | None
 
 
-EVERY_BASELINE = "every"
-"""In the place of a baseline: the increment over that one to which the memory adds with the least certainty."""
-
-
 @dataclass(frozen=True)
 class IncrementRow:
     """What one memory adds to one baseline, for one target: score of both together minus that of the baseline.
@@ -106,19 +102,6 @@ class IncrementRow:
     p: float | None
     q: float | None
     q_run: float | None
-
-
-@dataclass(frozen=True)
-class GivenRow:
-    """One part of the R squared of one target, once the given variables are known."""
-
-    dump: str
-    target: str
-    memory: str
-    part: str
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -144,6 +127,7 @@ class DumpReport:
         missing: inputs that were asked for and that the dump does not hold.
         targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
             value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.
+        given: part by part, the R squared of each target once the given variables are known.
     """
 
     name: str
@@ -160,7 +144,7 @@ class DumpReport:
     scores: tuple[ScoreRow, ...]
     advantages: tuple[AdvantageRow, ...]
     increments: tuple[IncrementRow, ...]
-    given: tuple[GivenRow, ...]
+    given: tuple[dict[str, str | float | None], ...]
     cka: tuple[CKARow, ...]
     increments_given: tuple[IncrementRow, ...] = ()
 
@@ -172,7 +156,7 @@ class DumpReport:
 
 
 def report_dump(
-    name: str, metadata: DumpMetadata, data: ProbeData, targets: Sequence[Target], wanted: Sequence[Input],
+    name: str, metadata: DumpMetadata, data: ProbeData, targets: Sequence[Feature], wanted: Sequence[Input],
     probed: Probed, findings: Findings, given: Mapping[str, Mapping[str, Estimates]],
     similar: Mapping[tuple[str, str], tuple[float, float, float]],
 ) -> DumpReport:  # fmt: skip
@@ -223,17 +207,17 @@ def is_found(row: AdvantageRow | IncrementRow) -> bool:
     return effect is not None and effect > 0 and row.q_run is not None and row.q_run < LEVEL
 
 
-def measure(target: Target) -> str:
+def measure(target: Feature) -> str:
     """Return the name of a target's score."""
     return AUC if target.yes_or_no else R_SQUARED
 
 
-def chance(targets: Sequence[Target]) -> np.ndarray:
+def chance(targets: Sequence[Feature]) -> np.ndarray:
     """Return the scores of knowing nothing, (T,) float64."""
     return np.array([0.5 if target.yes_or_no else 0.0 for target in targets])
 
 
-def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any]:
+def _describe(target: Feature, reason: str | None, records: int) -> dict[str, Any]:
     return {
         "name": target.name, "unit": target.unit, "definition": target.definition, "measure": measure(target),
         "chance": 0.5 if target.yes_or_no else 0.0, "reason": reason, "records": records, "curve": target.curve,
@@ -242,7 +226,7 @@ def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any
 
 
 def _score_rows(
-    dump: str, targets: Sequence[Target], kinds: dict[str, str], findings: Findings, records: Sequence[int]
+    dump: str, targets: Sequence[Feature], kinds: dict[str, str], findings: Findings, records: Sequence[int]
 ) -> Iterator[ScoreRow]:
     for i, target in enumerate(targets):
         for (probe, name), score in findings.scores.items():
@@ -252,17 +236,16 @@ def _score_rows(
 
 
 def _advantage_rows(
-    dump: str, targets: Sequence[Target], probed: Probed, findings: Findings
+    dump: str, targets: Sequence[Feature], probed: Probed, findings: Findings
 ) -> Iterator[AdvantageRow]:  # fmt: skip
     controls = {key: losses.score for key, losses in probed.controls.items()}
     for i, target in enumerate(targets):
         for key, own in findings.selectivities.items():
-            beyond = findings.advantages.get(key)
-            best = beyond.best[i] if beyond else None
+            e = findings.advantages.get(key)
+            best = e.over[i] if e else None
             advantage: list[float | None] = [None] * 7
-            if beyond:
-                e = beyond.estimates
-                advantage = [*(_known(x[i]) for x in (e.value, e.low, e.high, e.p, e.q)), None, _known(beyond.bias[i])]
+            if e and e.bias is not None:
+                advantage = [*(_known(x[i]) for x in (e.value, e.low, e.high, e.p, e.q)), None, _known(e.bias[i])]
             yield AdvantageRow(
                 dump, target.name, measure(target), *key, _known(findings.scores[key].value[i]),
                 best[1] if best else None, best[0] if best else None, *advantage,
@@ -271,14 +254,15 @@ def _advantage_rows(
 
 
 def _increment_rows(
-    dump: str, targets: Sequence[Target], increments: Mapping[Key, Increment]
+    dump: str, targets: Sequence[Feature], increments: Mapping[Key, Mapping[str, Estimates]]
 ) -> Iterator[IncrementRow]:
     for i, target in enumerate(targets):
-        for (probe, memory), added in increments.items():
-            least = (EVERY_BASELINE, added.least_over[i], added.least, _known(added.least.q[i]))
-            for baseline, least_over, e, q in (*((name, None, e, None) for name, e in added.over.items()), least):
-                value, low, high, p = (_known(array[i]) for array in (e.value, e.low, e.high, e.p))
-                about = dump, target.name, measure(target), probe, memory, baseline, least_over
+        for (probe, memory), over in increments.items():
+            for baseline, e in over.items():
+                least_over = e.over[i] if e.over else None
+                q = _known(e.q[i]) if baseline == EVERY_BASELINE else None
+                about = dump, target.name, measure(target), probe, memory, baseline, least_over and least_over[1]
+                value, low, high, p = (_known(x[i]) for x in (e.value, e.low, e.high, e.p))
                 yield IncrementRow(*about, value, low, high, p, q, None)
 
 
@@ -300,12 +284,13 @@ def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
 
 
 def _given_rows(
-    dump: str, targets: Sequence[Target], given: Mapping[str, Mapping[str, Estimates]]
-) -> Iterator[GivenRow]:  # fmt: skip
+    dump: str, targets: Sequence[Feature], given: Mapping[str, Mapping[str, Estimates]]
+) -> Iterator[dict[str, str | float | None]]:  # fmt: skip
     for memory, parts in given.items():
         for i, target in enumerate(targets):
             for part, e in parts.items():
-                yield GivenRow(dump, target.name, memory, part, *(_known(x[i]) for x in (e.value, e.low, e.high)))
+                about = {"dump": dump, "target": target.name, "memory": memory, "part": part}
+                yield about | {"value": _known(e.value[i]), "low": _known(e.low[i]), "high": _known(e.high[i])}
 
 
 def _known(value: float) -> float | None:

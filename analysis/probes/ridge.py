@@ -180,23 +180,9 @@ class Choice:
         return Choice(self.penalty[targets], self.scales[targets])
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The penalties and scales that cross-validation chose.
-
-    Attributes:
-        of_fold: left-out fold -> what the other folds chose for the fit to them.
-        overall: what all folds chose for the fit to all records.
-    """
-
-    of_fold: dict[int, Choice]
-    overall: Choice
-
-    def of_targets(self, targets: np.ndarray) -> "Choices":
-        """Return the choices for some targets, (T,) bool."""
-        return Choices(
-            {n: chosen.of_targets(targets) for n, chosen in self.of_fold.items()}, self.overall.of_targets(targets)
-        )
+ALL_FOLDS = -1
+Choices = dict[int, Choice]
+"""Left-out fold -> what the other folds chose for the fit to them; and of `ALL_FOLDS`, for that to all records."""
 
 
 @dataclass(frozen=True)
@@ -230,14 +216,19 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
     alone = {number: without(sums, number) for number in numbers}
     outer = np.sum([alone[number].validation_loss(sums[number], bands) for number in numbers], axis=0)
     inner = _inner_losses(sums, bands)
-    choices = Choices({number: Choice.best(inner[number], bands) for number in numbers}, Choice.best(outer, bands))
-    predicted = np.empty(y.shape)
-    for number, chosen in choices.of_fold.items():
-        read_outs = alone[number].fit(chosen.penalty, chosen.scales)
+    choices = {number: Choice.best(losses, bands) for number, losses in [*inner.items(), (ALL_FOLDS, outer)]}
+    fits = {number: alone[number].fit(choices[number].penalty, choices[number].scales) for number in numbers}
+    read_outs = without(sums).fit(choices[ALL_FOLDS].penalty, choices[ALL_FOLDS].scales)
+    return Fitted(predicted_by(fits, x, y.shape[1], records), read_outs, choices)
+
+
+def predicted_by(fits: dict[int, ReadOuts], x: Columns, targets: int, records: dict[int, np.ndarray]) -> np.ndarray:
+    """Return what the read-outs that were fitted without each fold say of its records, (B, T) float64."""
+    predicted = np.empty((len(x), targets))
+    for number, read_outs in fits.items():
         for here, values in x.chunks(records[number]):
             predicted[records[number][here]] = read_outs.predict(values)
-    read_outs = without(sums).fit(choices.overall.penalty, choices.overall.scales)
-    return Fitted(predicted, read_outs, choices)
+    return predicted
 
 
 def records_by_fold(fold: np.ndarray) -> dict[int, np.ndarray]:

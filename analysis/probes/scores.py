@@ -23,6 +23,9 @@ from analysis.statistics.resampling import Bootstrap
 
 CONFIDENCE = 0.95
 
+Key = tuple[str, str]
+"""A kind of probe and the name of an input."""
+
 
 @dataclass(frozen=True)
 class Losses:
@@ -97,12 +100,20 @@ def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, w
 
 @dataclass(frozen=True)
 class Estimates:
-    """Values with their intervals and the p-values of being above 0 by chance, (T,) each; NaN where unknown."""
+    """Values with their intervals and the p-values of being above 0 by chance, (T,) each; NaN where unknown.
+
+    Attributes:
+        over: the kind of probe and the baseline that each value is a difference from, where it was chosen among
+            several; None where nothing was probed.
+        bias: how far the bootstrap's mean lies from the value of an advantage, (T,).
+    """
 
     value: np.ndarray
     low: np.ndarray
     high: np.ndarray
     p: np.ndarray
+    over: tuple[Key | None, ...] = ()
+    bias: np.ndarray | None = None
 
     @cached_property
     def q(self) -> np.ndarray:
@@ -110,40 +121,28 @@ class Estimates:
         return false_discovery(self.p)
 
 
-@dataclass(frozen=True)
-class Resamples:
-    """How often each resample draws each world. Weights are (R, W) float64."""
+def draw_worlds(worlds: int, resamples: int, seed: int) -> np.ndarray:
+    """Draw as many worlds as there are, with replacement: how often each resample draws each, (R, W) float64."""
+    units = ((0, tuple(range(worlds))),)
+    bootstrap = Bootstrap(confidence=CONFIDENCE, resamples=resamples, seed=seed)
+    return bootstrap.draw(units).episodes.astype(np.float64)
 
-    weights: np.ndarray
 
-    @staticmethod
-    def draw(worlds: int, resamples: int, seed: int) -> "Resamples":
-        """Draw as many worlds as there are, with replacement, so many times."""
-        units = ((0, tuple(range(worlds))),)
-        bootstrap = Bootstrap(confidence=CONFIDENCE, resamples=resamples, seed=seed)
-        return Resamples(bootstrap.draw(units).episodes.astype(np.float64))
+def estimate(value: np.ndarray, resampled: np.ndarray, informative: np.ndarray) -> Estimates:
+    """Turn a value, (T,), and its resamples, (R, T), into an interval and a test.
 
-    def estimate(self, value: np.ndarray, resampled: np.ndarray, informative: np.ndarray) -> Estimates:
-        """Turn a value and its resamples into an interval and a test.
+    `informative` counts the worlds that a target has something at stake in, (T,).
+    """
+    from scipy.stats import t
 
-        The value is (T,), its resamples (R, T); `informative` counts the worlds that a target has something at stake
-        in, (T,).
-        """
-        from scipy.stats import t
-
-        enough = informative >= 2
-        worlds = np.where(enough, informative, 2)
-        # Columns without any number are zeros here, so that no warning tells what the caller knows.
-        resampled = np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)
-        spread = np.sqrt(np.nanvar(resampled, axis=0, ddof=1) * worlds / (worlds - 1))
-        reach = spread * t.ppf((1 + CONFIDENCE) / 2, worlds - 1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p = t.sf(value / spread, worlds - 1)
-        known = enough & np.isfinite(value) & (spread > 0)
-        nothing = np.full(value.shape, np.nan)
-        return Estimates(
-            value,
-            np.where(known, value - reach, nothing),
-            np.where(known, value + reach, nothing),
-            np.where(known, p, nothing),
-        )
+    enough = informative >= 2
+    worlds = np.where(enough, informative, 2)
+    # Columns without any number are zeros here, so that no warning tells what the caller knows.
+    resampled = np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)
+    spread = np.sqrt(np.nanvar(resampled, axis=0, ddof=1) * worlds / (worlds - 1))
+    reach = spread * t.ppf((1 + CONFIDENCE) / 2, worlds - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = t.sf(value / spread, worlds - 1)
+    known = enough & np.isfinite(value) & (spread > 0)
+    low, high, p = (np.where(known, numbers, np.nan) for numbers in (value - reach, value + reach, p))
+    return Estimates(value, low, high, p)

@@ -10,25 +10,23 @@ import numpy as np
 
 from analysis.features.actions import ACTIONS
 from analysis.features.choices import DIRECTIONS
-from analysis.features.feature import YES_OR_NO
+from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES
-from analysis.features.surroundings import RADIUS, SIDE
+from analysis.features.surroundings import RADIUS, TILE_OFFSETS
 from analysis.materials import MATERIAL_NAMES
 from analysis.probes.future import FUTURE
-from analysis.probes.target import Target
 from common.argument_checks import nearest
 from common.user_error import UserError
 
 _SUMS_UP_OTHERS = ("is_idle",)
 _WATER = MATERIAL_NAMES.index("water")
-_TILE_OFFSETS = np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS  # (2, tiles in view)
 _WIDEST = 1 << 12
 """More rows or columns than any map has."""
 _NO_QUANTITY = ("nearest_npc_type",)
 """Features whose numbers name kinds: neither more nor less, so no regression fits them."""
-OF_FEATURES = {f.name: Target.of(f) for f in EXTENDED_FEATURES if f.name not in _NO_QUANTITY}
+OF_FEATURES = {f.name: f for f in EXTENDED_FEATURES if f.name not in _NO_QUANTITY}
 DEFAULT = (
     "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
     "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
@@ -43,8 +41,8 @@ DEFAULT = (
 """The body and its past first, then time and place, then what is in view, belongings and actions."""
 
 
-def _moves(option: int, name: str) -> Target:
-    return Target(
+def _moves(option: int, name: str) -> Feature:
+    return Feature(
         f"is_moving_{name}",
         YES_OR_NO,
         f"The agent chose to move {name}.",
@@ -52,7 +50,7 @@ def _moves(option: int, name: str) -> Target:
     )
 
 
-def _attacked(axis: str, side: str) -> Target:
+def _attacked(axis: str, side: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         way = np.zeros(len(seen))
         struck = seen.target_rows >= 0
@@ -61,14 +59,14 @@ def _attacked(axis: str, side: str) -> Target:
         return way
 
     text = f"Tiles {side} to the entity that the agent chose to attack; 0 if it chose none."
-    return Target(f"attacked_{axis}s", "tiles", text, compute)
+    return Feature(f"attacked_{axis}s", "tiles", text, compute)
 
 
 PRESENT_ACTION = {
     target.name: target
     for target in (
         *(_moves(option, name) for option, name in enumerate(DIRECTIONS)),
-        *(Target.of(feature) for feature in ACTIONS if feature.name not in _SUMS_UP_OTHERS),
+        *(feature for feature in ACTIONS if feature.name not in _SUMS_UP_OTHERS),
         _attacked("row", "south"),
         _attacked("col", "east"),
     )
@@ -98,7 +96,7 @@ def remembered_water(seen: Observed) -> np.ndarray:
 def _ways_in_life(place: np.ndarray, water: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """Find the ways of one life, (T, 2), from places (T, 2), water in view (T, tiles) and how far it reaches (T,)."""
     tick, tile = np.nonzero(water)
-    offsets = place[tick] + _TILE_OFFSETS[:, tile].T  # (sightings, 2)
+    offsets = place[tick] + TILE_OFFSETS[:, tile].T  # (sightings, 2)
     _, first = np.unique(offsets[:, 0] * _WIDEST + offsets[:, 1], return_index=True)
     if not len(first):
         return np.full((len(place), 2), np.nan)
@@ -121,23 +119,23 @@ def _next_health_change(seen: Observed) -> np.ndarray:
     return change
 
 
-def _from_spawn(axis: str) -> Target:
+def _from_spawn(axis: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         now = seen.own(axis).astype(np.float64)
         return now - earlier(now, seen.lives, len(seen))
 
     side = {"row": "south", "col": "east"}[axis]
-    return Target(
+    return Feature(
         f"{axis}s_from_spawn", "tiles", f"Tiles {side} of where the agent spawned; negative beyond it.", compute
     )
 
 
-def _remembered(name: str, definition: str, axis: int | None) -> Target:
+def _remembered(name: str, definition: str, axis: int | None) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         way = seen.remembered(remembered_water.__name__, remembered_water)  # three targets need it
         return np.abs(way).max(axis=1) if axis is None else way[:, axis]
 
-    return Target(
+    return Feature(
         name, "tiles", f"{definition} the nearest water that the agent saw earlier and sees no more.", compute
     )
 
@@ -145,11 +143,11 @@ def _remembered(name: str, definition: str, axis: int | None) -> Target:
 HIDDEN = {
     target.name: target
     for target in (
-        Target(
+        Feature(
             "is_starving_or_dehydrated", YES_OR_NO, "The agent's food or its water is 0, which costs health.",
             lambda seen: (seen.own("food") == 0) | (seen.own("water") == 0),
         ),
-        Target(
+        Feature(
             "next_health_change", "points", "Change of the agent's health until its next tick; none in its last one.",
             _next_health_change,
         ),
@@ -175,7 +173,7 @@ SETS = {
 """What can be asked for by one name."""
 
 
-def targets_named(names: Iterable[str]) -> tuple[Target, ...]:
+def targets_named(names: Iterable[str]) -> tuple[Feature, ...]:
     """Return the targets of the given names or names of sets, each once, in the order in which they are named.
 
     Raises:

@@ -196,7 +196,8 @@ def classified(
         return ridge
     from analysis.probes.logistic import fit_logistic
 
-    logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.choices.of_targets(yes_or_no))
+    choices = {left_out: chosen.of_targets(yes_or_no) for left_out, chosen in ridge.choices.items()}
+    logistic = fit_logistic(x, y[:, yes_or_no], fold, choices)
     ridge.predicted[:, yes_or_no] = logistic.predicted
     ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight
     ridge.read_outs.bias[yes_or_no] = logistic.read_outs.bias

@@ -9,11 +9,11 @@ import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
-from analysis.probes.findings import Findings, commonality, findings
+from analysis.probes.findings import EVERY_BASELINE, Findings, commonality, findings
 from analysis.probes.probe_run import _statements, directions_of
 from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
 from analysis.probes.report import AdvantageRow, chance
-from analysis.probes.scores import Losses, Resamples
+from analysis.probes.scores import Losses, draw_worlds
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, UNITS, counting_memory, planted_lives
 
@@ -29,8 +29,8 @@ def data() -> ProbeData:
 
 
 @pytest.fixture(scope="module")
-def resamples(data: ProbeData) -> Resamples:
-    return Resamples.draw(data.worlds, 1000, seed=0)
+def resamples(data: ProbeData) -> np.ndarray:
+    return draw_worlds(data.worlds, 1000, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -39,37 +39,37 @@ def probed(data: ProbeData) -> Probed:
 
 
 @pytest.fixture(scope="module")
-def measured(probed: Probed, resamples: Resamples) -> Findings:
+def measured(probed: Probed, resamples: np.ndarray) -> Findings:
     return findings(probed, INPUTS, resamples, chance(TARGETS))
 
 
 def test_a_memory_that_counts_has_a_large_advantage(measured: Findings) -> None:
     for probe_kind in PROBES:
         advantage = measured.advantages[probe_kind, "lstm_hidden"]
-        assert advantage.estimates.value[SINCE] > 0.3 and advantage.estimates.low[SINCE] > 0.2
-        assert advantage.estimates.q[SINCE] < 0.001
-        assert advantage.estimates.low[LONG_AGO] > 0 and advantage.estimates.q[LONG_AGO] < 0.05
+        assert advantage.value[SINCE] > 0.3 and advantage.low[SINCE] > 0.2
+        assert advantage.q[SINCE] < 0.001
+        assert advantage.low[LONG_AGO] > 0 and advantage.q[LONG_AGO] < 0.05
     assert measured.scores[LINEAR, "lstm_hidden"].value[SINCE] > 0.9
     assert measured.selectivities[LINEAR, "lstm_hidden"].low[SINCE] > 0.5
 
 
 def test_what_the_input_shows_gives_no_advantage(measured: Findings) -> None:
     for key, advantage in measured.advantages.items():
-        assert advantage.estimates.low[SHOWN] <= 0 and advantage.estimates.q[SHOWN] > 0.5, key
+        assert advantage.low[SHOWN] <= 0 and advantage.q[SHOWN] > 0.5, key
         # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
-        assert advantage.estimates.value[CUE] <= 0 and not advantage.estimates.q[CUE] < 0.5, key
+        assert advantage.value[CUE] <= 0 and not advantage.q[CUE] < 0.5, key
     assert measured.scores[LINEAR, "observation"].value[SHOWN] > 0.999
 
 
 def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_none(measured: Findings) -> None:
     for probe_kind in PROBES:
         added = measured.increments[probe_kind, "lstm_hidden"]
-        assert set(added.over) == {"observation", "history_3", "untrained"}
-        assert added.least.low[SINCE] > 0.2 and added.least.q[SINCE] < 0.001, probe_kind
+        assert set(added) == {"observation", "history_3", "untrained", EVERY_BASELINE}
+        assert added[EVERY_BASELINE].low[SINCE] > 0.2 and added[EVERY_BASELINE].q[SINCE] < 0.001, probe_kind
         for target in (SHOWN, CUE, NOISE, COIN):
-            assert added.least.p[target] > 0.05, (probe_kind, target)
-            assert added.least.value[target] < 0.02, (probe_kind, target)
-        assert added.least_over[SINCE] in added.over
+            assert added[EVERY_BASELINE].p[target] > 0.05, (probe_kind, target)
+            assert added[EVERY_BASELINE].value[target] < 0.02, (probe_kind, target)
+        assert added[EVERY_BASELINE].over[SINCE][1] in added
 
 
 def test_average_precision_is_of_binary_targets(measured: Findings, data: ProbeData) -> None:
@@ -90,10 +90,10 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     memory = {(LINEAR, "lstm_hidden"): Losses(50 + noise(), stake)}
     planted = Probed((None,) * 400, baselines | memory, controls=memory, together=together)
     inputs = [item for item in INPUTS if item.name in ("lstm_hidden", "observation", "history_3")]
-    added = findings(planted, inputs, Resamples.draw(8, 400, 0), np.zeros(400)).increments[LINEAR, "lstm_hidden"]
-    assert 0.01 < (added.least.p < 0.05).mean() < 0.08
-    assert added.over["observation"].low.min() > 0 and set(added.least_over) == {"history_3"}
-    np.testing.assert_array_equal(added.least.value, added.over["history_3"].value)
+    added = findings(planted, inputs, draw_worlds(8, 400, 0), np.zeros(400)).increments[LINEAR, "lstm_hidden"]
+    assert 0.01 < (added[EVERY_BASELINE].p < 0.05).mean() < 0.08
+    assert added["observation"].low.min() > 0 and set(added[EVERY_BASELINE].over) == {(LINEAR, "history_3")}
+    np.testing.assert_array_equal(added[EVERY_BASELINE].value, added["history_3"].value)
 
 
 def test_noise_is_neither_known_nor_selective(measured: Findings) -> None:
@@ -104,7 +104,7 @@ def test_noise_is_neither_known_nor_selective(measured: Findings) -> None:
         assert score.value[NOISE] < 0.05 and abs(score.value[COIN] - 0.5) < 0.05, key
 
 
-def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: Resamples) -> None:
+def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: np.ndarray) -> None:
     """The square of what is shown is no linear function of it."""
     square = replace(data, targets=data.targets[:, [SHOWN]] ** 2, inputs={"observation": data.inputs["observation"]})
     inputs = [item for item in INPUTS if item.name == "observation"]
@@ -127,7 +127,7 @@ def test_the_same_seed_gives_the_same_scores(data: ProbeData, probed: Probed) ->
         np.testing.assert_array_equal(losses.lost, probed.losses[key].lost)
 
 
-def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: Resamples) -> None:
+def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: np.ndarray) -> None:
     """Given the cue's count itself nothing remains; given noise everything does."""
     usable = np.ones(len(TARGETS), bool)
     for column, low, high in ((SINCE, -0.02, 0.05), (NOISE, 0.95, 1.05)):
@@ -175,10 +175,10 @@ def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
         scored = {(LINEAR, name): Losses(item, stake) for name, item in zip(ALIKE, lost, strict=True)}
         same = Probed((None,) * targets, scored, controls={(LINEAR, "lstm_hidden"): Losses(lost[1], stake)})
         inputs = [item for item in INPUTS if item.name in ALIKE]
-        result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
+        result = findings(same, inputs, draw_worlds(worlds, 400, seed), np.zeros(targets))
         advantage = result.advantages[LINEAR, "lstm_hidden"]
-        tested.append(advantage.estimates.p)
-        results.append((advantage.estimates.q < 0.05).any())
+        tested.append(advantage.p)
+        results.append((advantage.q < 0.05).any())
     assert 0.02 < (np.concatenate(tested) < 0.05).mean() < 0.075
     assert np.mean(results) < 0.15
 
@@ -190,8 +190,8 @@ def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
     lost = {(LINEAR, name): Losses(50 + 10 * rng.normal(size=stake.shape), stake) for name in names}
     same = Probed((None,) * 300, lost, controls={(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]})
     inputs = [item for item in INPUTS if item.name in names]
-    advantage = findings(same, inputs, Resamples.draw(8, 400, 0), np.zeros(300)).advantages[LINEAR, "lstm_hidden"]
-    assert (advantage.estimates.p < 0.05).mean() < 0.03
+    advantage = findings(same, inputs, draw_worlds(8, 400, 0), np.zeros(300)).advantages[LINEAR, "lstm_hidden"]
+    assert (advantage.p < 0.05).mean() < 0.03
     assert advantage.bias.mean() < 0
 
 

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from analysis.probes import logistic
 from analysis.probes.logistic import TrainingSet, basis_of, correlation, solve
-from analysis.probes.ridge import Fitted, fit_ridge
+from analysis.probes.ridge import ALL_FOLDS, Fitted, fit_ridge
 from analysis.probes.task import classified
 
 RECORDS = 3000
@@ -96,11 +96,12 @@ def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: n
     x = correlated(rng)
     y = labels(x, rng)
     result = fit(x, y, FOLD)
-    assert result.choices.of_fold.keys() == {0, 1, 2, 3}
-    for test, chosen in fit_ridge(x, y, FOLD).choices.of_fold.items():
+    assert result.choices.keys() == {0, 1, 2, 3, ALL_FOLDS}
+    chosen_by = fit_ridge(x, y, FOLD).choices
+    for test in range(4):
         rest = test != FOLD
         scaler = StandardScaler().fit(x[rest].astype(float))
-        for column, penalty in enumerate(chosen.penalty):
+        for column, penalty in enumerate(chosen_by[test].penalty):
             theirs = library(scaler.transform(x[rest]), y[rest, column], penalty)
             expected = theirs.decision_function(scaler.transform(x[test == FOLD]))
             np.testing.assert_allclose(result.predicted[test == FOLD, column], expected, atol=0.1, rtol=0.02)

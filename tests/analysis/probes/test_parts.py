@@ -14,7 +14,7 @@ from analysis.probes.baselines import Reservoir, traces
 from analysis.probes.inputs import inputs_named, title_of
 from analysis.probes.mlp import fit_mlp
 from analysis.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
-from analysis.probes.scores import Resamples, average_precision, losses
+from analysis.probes.scores import average_precision, draw_worlds, estimate, losses
 from analysis.probes.similarity import debiased_cka, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
 from analysis.probes.task import mean_of_the_rest, shifted_within_lives, smooth_basis
@@ -74,13 +74,13 @@ def test_bands_are_chosen_for_each_target_within_the_folds(rng: np.random.Genera
     y = np.stack([x[:, 0] + rng.normal(size=400), x @ rng.normal(size=60) / 4 + rng.normal(size=400)], axis=1)
     few = np.where(np.arange(60) < 2, 1.0, 0.0)
     chosen = fit_ridge(x, y, fold, np.stack([few, np.ones(60)])).choices
-    for choice in (*chosen.of_fold.values(), chosen.overall):
+    for choice in chosen.values():
         assert choice.scales[0].sum() == 2 and choice.scales[1].sum() == 60
     # The choice without a fold does not depend on that fold.
     garbled = np.where((fold == 2)[:, None], rng.normal(size=y.shape) * 100, y)
-    again = fit_ridge(x, garbled, fold, np.stack([few, np.ones(60)])).choices.of_fold[2]
-    np.testing.assert_array_equal(again.scales, chosen.of_fold[2].scales)
-    np.testing.assert_array_equal(again.penalty, chosen.of_fold[2].penalty)
+    again = fit_ridge(x, garbled, fold, np.stack([few, np.ones(60)])).choices[2]
+    np.testing.assert_array_equal(again.scales, chosen[2].scales)
+    np.testing.assert_array_equal(again.penalty, chosen[2].penalty)
 
 
 def test_two_blocks_are_banded_ridge_tuned_on_other_folds(rng: np.random.Generator) -> None:
@@ -230,9 +230,9 @@ def test_folds_are_whole_worlds_of_like_size(rng: np.random.Generator) -> None:
 def test_intervals_cover_as_often_as_they_say(rng: np.random.Generator) -> None:
     for worlds in (4, 8, 20):
         values = rng.normal(1, 1, (worlds, 2000))
-        resamples = Resamples.draw(worlds, 1000, seed=0)
-        drawn = resamples.weights @ values / worlds
-        result = resamples.estimate(values.mean(axis=0), drawn, np.full(2000, worlds))
+        weights = draw_worlds(worlds, 1000, seed=0)
+        drawn = weights @ values / worlds
+        result = estimate(values.mean(axis=0), drawn, np.full(2000, worlds))
         assert 0.93 < ((result.low < 1) & (result.high > 1)).mean() < 0.97
 
 

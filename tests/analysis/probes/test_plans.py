@@ -12,11 +12,11 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.selection import Subsample
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.figures_curves import has_horizons, probe_horizon
-from analysis.probes.findings import Findings, findings
+from analysis.probes.findings import EVERY_BASELINE, Findings, findings
 from analysis.probes.inputs import inputs_named
 from analysis.probes.probing import LINEAR, MLP, Probed, probe
 from analysis.probes.report import DumpReport, chance, corrected_over_run, report_dump
-from analysis.probes.scores import Resamples
+from analysis.probes.scores import draw_worlds
 from analysis.probes.targets import targets_named
 from tests.analysis.figures.test_figures import texts as inside
 from tests.command import assert_refused, run_here, run_well
@@ -65,23 +65,24 @@ def probed(data: ProbeData) -> Probed:
 
 @pytest.fixture(scope="module")
 def measured(data: ProbeData, probed: Probed) -> Findings:
-    return findings(probed, INPUTS, Resamples.draw(data.worlds, 500, 0), chance(TARGETS))
+    return findings(probed, INPUTS, draw_worlds(data.worlds, 500, 0), chance(TARGETS))
 
 
 def test_a_plan_is_found_beyond_every_baseline_and_the_present_action(measured: Findings) -> None:
     for increments in (measured.increments, measured.increments_given):
         added = increments[LINEAR, PLAN]
-        assert set(added.over) == {"encoder_output", "observation", "history_2"}
-        assert added.least.value[LATER] > 0.5 and added.least.low[LATER] > 0.4 and added.least.q[LATER] < 0.01
-        assert abs(added.least.value[COLS]) < 0.02 and added.least.p[COLS] > 0.05
-    assert measured.advantages[LINEAR, PLAN].estimates.low[LATER] > 0.5
+        assert set(added) == {"encoder_output", "observation", "history_2", EVERY_BASELINE}
+        least = added[EVERY_BASELINE]
+        assert least.value[LATER] > 0.5 and least.low[LATER] > 0.4 and least.q[LATER] < 0.01
+        assert abs(least.value[COLS]) < 0.02 and least.p[COLS] > 0.05
+    assert measured.advantages[LINEAR, PLAN].low[LATER] > 0.5
 
 
 def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(measured: Findings) -> None:
-    without, known = (case[LINEAR, ACTION] for case in (measured.increments, measured.increments_given))
+    without, known = (case[LINEAR, ACTION][EVERY_BASELINE] for case in (measured.increments, measured.increments_given))
     for target in (SOON, COLS):  # half of what moves the agent in two ticks is the action of the first
-        assert without.least.low[target] > 0.3 and without.least.q[target] < 0.01
-        assert abs(known.least.value[target]) < 0.01 and known.least.p[target] > 0.05
+        assert without.low[target] > 0.3 and without.q[target] < 0.01
+        assert abs(known.value[target]) < 0.01 and known.p[target] > 0.05
 
 
 def test_networks_also_know_what_is_given(dump: Path) -> None:
@@ -96,7 +97,7 @@ def test_networks_also_know_what_is_given(dump: Path) -> None:
 def test_nothing_given_costs_nothing(data: ProbeData) -> None:
     bare = probe(replace(data, given=data.given[:, :0]), TARGETS, INPUTS[:3], [LINEAR], 0, lambda share: None)
     assert not bare.known and not bare.known_together
-    none = findings(bare, INPUTS[:3], Resamples.draw(data.worlds, 100, 0), chance(TARGETS))
+    none = findings(bare, INPUTS[:3], draw_worlds(data.worlds, 100, 0), chance(TARGETS))
     assert none.increments and not none.increments_given
 
 
