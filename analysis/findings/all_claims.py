@@ -4,7 +4,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +23,8 @@ _SMALLEST = 0.0001
 _RELATIVE_LINK = re.compile(r"\]\((?!\w+:|#)([^)]+)\)")
 
 
-@dataclass(frozen=True)
-class Claimed:
-    """A claim of a page.
-
-    Attributes:
-        p: of each row of results that it tells with a p-value, by the row's name.
-    """
-
-    page: str
-    says: str
-    p: dict[str, float]
+Claimed = tuple[str, str, dict[str, float]]
+"""A claim: the page's name, the sentence, and the p-value of each row of results that it tells with one, by name."""
 
 
 def write_claims(file: Path, pages: Path) -> int:
@@ -69,7 +59,7 @@ def claims_of(pages: Sequence[Path]) -> list[Claimed]:
         study, results, _ = read_beside(page)
         rows = rows_of_claims(study, results)
         for claim, values, (says, *_) in zip(study.claims, rows, said_of(study, results), strict=True):
-            claims.append(Claimed(page.stem, says, dict(_tests(claim, values))))
+            claims.append((page.stem, says, dict(_tests(claim, values))))
     return claims
 
 
@@ -79,13 +69,12 @@ def claims_table(claims: Sequence[Claimed], folder: str) -> str:
     Args:
         folder: of the pages, from where the table stands.
     """
-    p = np.array([value for claim in claims for value in claim.p.values()])
-    q = iter(false_discovery(p).tolist())
+    q = iter(false_discovery(np.array([value for *_, p in claims for value in p.values()])).tolist())
     lines = [START, _HEAD]
-    for claim in claims:
-        tests = [f"{name}: {_short(value)}, {_short(next(q))}" for name, value in claim.p.items()]
-        says = _RELATIVE_LINK.sub(rf"]({folder}/\1)", claim.says.replace("|", "\\|"))
-        lines.append(f"| [{claim.page}]({folder}/{claim.page}.md) | {says} | {'; '.join(tests) or 'none'} |")
+    for page, says, p in claims:
+        tests = [f"{name}: {_short(value)}, {_short(next(q))}" for name, value in p.items()]
+        linked = _RELATIVE_LINK.sub(rf"]({folder}/\1)", says.replace("|", "\\|"))
+        lines.append(f"| [{page}]({folder}/{page}.md) | {linked} | {'; '.join(tests) or 'none'} |")
     return "\n".join([*lines, END])
 
 

@@ -61,15 +61,14 @@ class StudyPlan:
 
     Attributes:
         action: finished stages are skipped, interrupted ones continued or begun again.
+        state: in which the stage begins, with the seconds that it has taken if it is continued.
         minutes: left, as an estimate.
-        key, read: as in `StageState`.
     """
 
     stage: Stage
     action: Action
+    state: StageState
     minutes: float
-    key: str
-    read: dict[str, str]
 
 
 Report = Callable[[StudyPlan, str, float], None]
@@ -104,11 +103,12 @@ class StudyRun:
         plans: list[StudyPlan] = []
         for stage in self.study.stages:
             read = hashes([Path(path) for path in stage.reads], self.scripts)
-            key = self._key(stage, read, {plan.stage.name: plan.key for plan in plans})
+            key = self._key(stage, read, {plan.stage.name: plan.state.key for plan in plans})
             action = self._action(stage, key)
-            spent = self.states[stage.name].seconds / 60 if action == "continue" else 0.0
-            minutes = 0.0 if action == "skip" else max(0.0, stage.minutes - spent)
-            plans.append(StudyPlan(stage, action, minutes, key, read))
+            spent = self.states[stage.name].seconds if action == "continue" else 0.0
+            minutes = 0.0 if action == "skip" else max(0.0, stage.minutes - spent / 60)
+            state = StageState(key, self._filled(stage, stage.run), read, spent)
+            plans.append(StudyPlan(stage, action, state, minutes))
         return plans
 
     def run(self, plans: Sequence[StudyPlan], report: Report, crew: Crew | None = None) -> History:
@@ -193,98 +193,89 @@ class StudyRun:
 
     def _run_all(self, waiting: list[StudyPlan], report: Report, crew: Crew, lock: int) -> None:
         """Run stages, each once those are finished whose folders it reads."""
-        begun: list[_Begun] = []
+        begun: list[tuple[StudyPlan, Running]] = []
         losses: Counter[str] = Counter()
         try:
             while waiting or begun:
-                while len(begun) < crew.size() and (plan := _next(waiting, begun)):
+                while len(begun) < crew.size() and (plan := _next(waiting, [plan for plan, _ in begun])):
                     waiting.remove(plan)
-                    begun.append(self._begin(plan, crew, lock))
-                for one in list(begun):
+                    begun.append((plan, self._begin(plan, crew, lock)))
+                for plan, running in list(begun):
                     try:
-                        is_done = self._look_at(one, report)
+                        is_done = self._look_at(plan, running, report)
                     except LostError as lost:
-                        losses[one.plan.stage.name] += 1
-                        waiting.insert(0, self._again(one, lost, losses[one.plan.stage.name]))
+                        losses[plan.stage.name] += 1
+                        waiting.insert(0, self._again(plan, running, lost, losses[plan.stage.name]))
                         is_done = True
                     if is_done:
-                        begun.remove(one)
+                        begun.remove((plan, running))
                 if begun:
                     time.sleep(POLL_SECONDS)
         except BaseException as stop:
-            for one in begun:
-                one.running.send(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
-            for one in begun:
-                self._note(one, one.running.wait())
+            for _, running in begun:
+                running.send(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
+            for plan, running in begun:
+                self._note(plan, running, running.wait())
             raise
 
-    def _begin(self, plan: StudyPlan, crew: Crew, lock: int) -> "_Begun":
+    def _begin(self, plan: StudyPlan, crew: Crew, lock: int) -> Running:
         """Start a stage; on this machine it shares the lock, and so keeps it if this process is killed."""
-        stage, here, log = plan.stage, self.folder / plan.stage.name, self._log(plan.stage)
-        spent = self.states[stage.name].seconds if plan.action == "continue" else 0.0
+        stage, log = plan.stage, self._log(plan.stage)
         if plan.action == "run":
-            shutil.rmtree(here, ignore_errors=True)
+            shutil.rmtree(self.folder / stage.name, ignore_errors=True)
             log.unlink(missing_ok=True)
-        state = StageState(plan.key, self._filled(stage, stage.run), plan.read, spent)
-        self._save(stage, state)
+        self._save(stage, plan.state)
         words = [self._filled(stage, word) for word in command_words(stage.run)]
         if plan.action == "continue" and stage.resume:
             words.append(stage.resume)
-        return _Begun(plan, state, crew.start(words, log, lock))
+        return crew.start(words, log, lock)
 
-    def _look_at(self, one: "_Begun", report: Report) -> bool:
+    def _look_at(self, plan: StudyPlan, running: Running, report: Report) -> bool:
         """Return whether a stage is finished, and note it down if it is."""
-        stage, here = one.plan.stage, self.folder / one.plan.stage.name
-        code = one.running.code()
+        stage, here = plan.stage, self.folder / plan.stage.name
+        code = running.code()
         if code is None:
-            report(one.plan, "waiting" if one.running.begun is None else "running", one.seconds())
+            report(plan, "waiting" if running.begun is None else "running", _seconds(plan, running))
             return False
-        self._note(one, code)
+        self._note(plan, running, code)
         if code:
             raise UserError(
                 f"the stage {stage.name} failed: {_last_line(self._log(stage))}; its output: {self._log(stage)}"
             )
         if not here.is_dir() or not any(here.iterdir()):
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
-        report(one.plan, "done", one.seconds())
+        report(plan, "done", _seconds(plan, running))
         return True
 
-    def _again(self, one: "_Begun", lost: LostError, losses: int) -> StudyPlan:
+    def _again(self, plan: StudyPlan, running: Running, lost: LostError, losses: int) -> StudyPlan:
         """Return the plan with which a lost stage goes on (UserError: it was lost too often)."""
-        stage = one.plan.stage
+        stage = plan.stage
         if losses > _MOST_LOSSES:
             raise UserError(f"the stage {stage.name} was lost {losses} times in a row: {lost}") from None
         print(f"{lost}: the stage {stage.name} is continued by another", file=sys.stderr, flush=True)
-        self._note(one, None)
-        return replace(one.plan, action=self._action(stage, one.plan.key))
+        self._note(plan, running, None)
+        action = self._action(stage, plan.state.key)
+        spent = self.states[stage.name].seconds if action == "continue" else 0.0
+        return replace(plan, action=action, state=replace(plan.state, seconds=spent))
 
-    def _note(self, one: "_Begun", code: int | None) -> None:
+    def _note(self, plan: StudyPlan, running: Running, code: int | None) -> None:
         """Write down how long a stage took, and what it left if it has ended well."""
-        here = self.folder / one.plan.stage.name
+        here = self.folder / plan.stage.name
         files = _sizes(here) if code == 0 and here.is_dir() and any(here.iterdir()) else None
-        self._save(one.plan.stage, replace(one.state, seconds=one.seconds(), files=files))
+        self._save(plan.stage, replace(plan.state, seconds=_seconds(plan, running), files=files))
 
     def _log(self, stage: Stage) -> Path:
         return self.folder / f"{stage.name}.log"
 
 
-@dataclass(frozen=True)
-class _Begun:
-    """A stage that is running."""
-
-    plan: StudyPlan
-    state: StageState
-    running: Running
-
-    def seconds(self) -> float:
-        """Return how long the stage has taken, with what it took before an interruption."""
-        begun = self.running.begun
-        return self.state.seconds + (0.0 if begun is None else time.monotonic() - begun)
+def _seconds(plan: StudyPlan, running: Running) -> float:
+    """Return how long a stage has taken, with what it took before an interruption."""
+    return plan.state.seconds + (0.0 if running.begun is None else time.monotonic() - running.begun)
 
 
-def _next(waiting: Sequence[StudyPlan], begun: "Sequence[_Begun]") -> StudyPlan | None:
+def _next(waiting: Sequence[StudyPlan], begun: Sequence[StudyPlan]) -> StudyPlan | None:
     """Return the first stage that waits for no other."""
-    unfinished = {plan.stage.name for plan in (*waiting, *(one.plan for one in begun))}
+    unfinished = {plan.stage.name for plan in (*waiting, *begun)}
     return next((plan for plan in waiting if not plan.stage.needs(unfinished) - {plan.stage.name}), None)
 
 

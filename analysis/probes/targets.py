@@ -16,7 +16,7 @@ from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.features.surroundings import RADIUS, TILE_OFFSETS
 from analysis.materials import MATERIAL_NAMES
-from analysis.probes.future import FUTURE
+from analysis.probes.future import FUTURE, at, record_in
 from common.argument_checks import nearest
 from common.user_error import UserError
 
@@ -110,15 +110,6 @@ def _ways_in_life(place: np.ndarray, water: np.ndarray, reach: np.ndarray) -> np
     return np.where(known.any(axis=1)[:, None], nearest, np.nan)
 
 
-def _next_health_change(seen: Observed) -> np.ndarray:
-    lives, health = seen.lives, seen.own("health").astype(np.float64)
-    ordered = health[lives.order]
-    change = np.full(len(seen), np.nan)
-    change[lives.order[:-1]] = np.diff(ordered)
-    change[lives.order[lives.starts + lives.lengths - 1]] = np.nan  # the next record is another life's
-    return change
-
-
 def _from_spawn(axis: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
         now = seen.own(axis).astype(np.float64)
@@ -149,7 +140,7 @@ HIDDEN = {
         ),
         Feature(
             "next_health_change", "points", "Change of the agent's health until its next tick; none in its last one.",
-            _next_health_change,
+            lambda seen: at(record_in(1, seen.lives), seen.own("health")) - seen.own("health").astype(np.float64),
         ),
         _from_spawn("row"),
         _from_spawn("col"),

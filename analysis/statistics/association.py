@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.circular_shift import age_of, studentised, time_course
+from analysis.statistics.circular_shift import studentised, without_time
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.statistics.permutation_p import information_p
 from analysis.statistics.shifts import ShiftedSums, one_hot, shifted_sums
@@ -156,14 +156,12 @@ def _totals(
     columns: np.ndarray, labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray, settings: Inference
 ) -> _Totals:
     worlds = episode if len(np.unique(episode)) >= FEWEST_EPISODES else None
-    age = age_of(tick, lives)
-    rest = columns - time_course(columns, tick, age).explained(tick, age)
     number, draws = columns.shape[1], settings.permutations + 1
     life_means = np.add.reduceat(columns[lives.order].astype(np.float64), lives.starts, axis=0) / lives.lengths[:, None]
     count, squares = np.zeros((2, draws, number))
     score, together = np.zeros((2, 2, draws, number))
     informative, informative_together = np.zeros((2, number), np.int64)
-    both = np.concatenate([columns, rest], axis=1)
+    both = np.concatenate([columns, without_time(columns, tick, lives)], axis=1)
     for cluster, sums in enumerate(
         shifted_sums(both, labels, lives, settings.permutations, settings.seed, episode=worlds)
     ):

@@ -120,6 +120,12 @@ def age_of(tick: np.ndarray, lives: Lives) -> np.ndarray:
     return tick - tick[lives.order[lives.starts]][lives.index]
 
 
+def without_time(features: np.ndarray, tick: np.ndarray, lives: Lives) -> np.ndarray:
+    """Return what the course over ticks and the one over ages leave of features, (B, F)."""
+    age = age_of(tick, lives)
+    return features - time_course(features, tick, age).explained(tick, age)
+
+
 def time_course(features: np.ndarray, tick: np.ndarray, age: np.ndarray) -> TimeCourse:
     """Fit a course over ticks and one over ages to each feature.
 
@@ -148,11 +154,10 @@ def shift_test_given_time(
     q corrects the larger of both p-values for all tests of the first round; a difference that did not survive that
     counts as one with p = 1. `surviving` says which differences to test again, (K, F) bool.
     """
-    age = age_of(tick, lives)
-    rest = features - time_course(features, tick, age).explained(tick, age)
     again = circular_shift_test(
-        rest, labels, lives, settings.permutations, settings.seed, episode, unit=features.std(axis=0), wanted=surviving
-    )
+        without_time(features, tick, lives), labels, lives, settings.permutations, settings.seed, episode,
+        unit=features.std(axis=0), wanted=surviving,
+    )  # fmt: skip
     tested = surviving & np.isfinite(again.p)
     both = np.where(tested, np.maximum(test.p, again.p), np.where(np.isfinite(test.p), 1.0, np.nan))
     return replace(again, q=np.where(tested, false_discovery(both), np.nan))
@@ -263,10 +268,9 @@ def correlations_given_time(
 
     `left` and `right` are finite, (B, K) and (B, F); `tick` and `episode` are of each record, (B,).
     """
-    age = age_of(tick, lives)
-    rest = right - time_course(right, tick, age).explained(tick, age)
     plain, again = (
-        shifted_correlations(left, columns, lives, permutations, seed, episode=episode) for columns in (right, rest)
+        shifted_correlations(left, columns, lives, permutations, seed, episode=episode)
+        for columns in (right, without_time(right, tick, lives))
     )
     p = np.maximum(plain.p, again.p)  # NaN stays NaN
     return ShiftedCorrelations(plain.r, p, false_discovery(p), plain.informative)

@@ -16,8 +16,6 @@ from analysis.statistics.effect_sizes import EffectSizes, effect_sizes, members
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, POWER, Inference, student_stretch
 from analysis.statistics.resampling import draws_of, resampled_units
 
-"""From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
-
 _FEWEST_UNITS = 2.0
 _ROUNDING = 1e-10
 

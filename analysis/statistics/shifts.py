@@ -89,7 +89,7 @@ def shifted_sums(
         lengths = lives.lengths[changing]
         records = ranges(lives.starts[changing], lengths)
         chosen = _chosen(np.cumsum(lengths) - lengths + shifts[:, changing], len(records))
-        together = _Together.of(shared, changing, lengths) if shared else None
+        together = _together(shared, changing, lengths) if shared else None
         yield _sums_of(ordered[records] == cluster, values, records, of_cluster, lengths, chosen, together)
 
 
@@ -133,32 +133,23 @@ def _chosen(places: np.ndarray, rows: int) -> sparse.csr_array:
     return sparse.csr_array((ones, places.ravel(), ends), shape=(len(places), rows))
 
 
-@dataclass(frozen=True)
-class _Together:
-    """How sums of lives become those of episodes: E episodes that hold lives of a cluster.
+_Together = tuple[sparse.csr_array, np.ndarray, sparse.csr_array]
+"""Which sums of lives make up those of the E episodes for each of their shifts, (shifts of all episodes, records); how
+many shifts each has, (E,); and which of them each permutation takes, (M + 1, shifts of all episodes)."""
 
-    Attributes:
-        adds: which sums of lives make up an episode's for each of its shifts, (shifts of all episodes, records).
-        longest: shifts of each episode, (E,).
-        chosen: which of them each permutation takes, (M + 1, shifts of all episodes).
-    """
 
-    adds: sparse.csr_array
-    longest: np.ndarray
-    chosen: sparse.csr_array
-
-    @classmethod
-    def of(cls, shared: SharedShifts, changing: np.ndarray, lengths: np.ndarray) -> "_Together":
-        present, number = np.unique(shared.episode[changing], return_inverse=True)
-        longest = shared.longest[present]
-        begins = np.cumsum(longest) - longest
-        count = longest[number]  # (lives,)
-        shift = ranges(np.zeros(len(count), np.int64), count)
-        rows = np.repeat(begins[number], count) + shift
-        places = np.repeat(np.cumsum(lengths) - lengths, count) + shift % np.repeat(lengths, count)
-        shape = int(longest.sum()), int(lengths.sum())
-        adds = sparse.csr_array((np.ones(len(rows), np.float32), (rows, places)), shape=shape)
-        return cls(adds, longest, _chosen(begins + shared.shifts[:, present], shape[0]))
+def _together(shared: SharedShifts, changing: np.ndarray, lengths: np.ndarray) -> _Together:
+    """Say how sums of lives become those of the episodes that hold them."""
+    present, number = np.unique(shared.episode[changing], return_inverse=True)
+    longest = shared.longest[present]
+    begins = np.cumsum(longest) - longest
+    count = longest[number]  # (lives,)
+    shift = ranges(np.zeros(len(count), np.int64), count)
+    rows = np.repeat(begins[number], count) + shift
+    places = np.repeat(np.cumsum(lengths) - lengths, count) + shift % np.repeat(lengths, count)
+    shape = int(longest.sum()), int(lengths.sum())
+    adds = sparse.csr_array((np.ones(len(rows), np.float32), (rows, places)), shape=shape)
+    return adds, longest, _chosen(begins + shared.shifts[:, present], shape[0])
 
 
 def _sums_of(
@@ -180,9 +171,10 @@ def _sums_of(
         some = values[np.ix_(records, columns[first : first + at_once])]
         table = _sums_of_all_shifts(member, some, lengths)
         if together:
-            shared = together.adds @ table
+            adds, longest, taken = together
+            shared = adds @ table
             shared[np.abs(shared) < _ROUNDING_TOGETHER] = 0
-            of_episodes.append(_sums_of_columns(together.chosen, shared, together.longest))
+            of_episodes.append(_sums_of_columns(taken, shared, longest))
         of_lives.append(_sums_of_columns(chosen, table, lengths))
     return replace(_joined(of_lives), together=_joined(of_episodes) if together else None)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.findings.all_claims import END, START, Claimed, claims_of, claims_table, write_claims
+from analysis.findings.all_claims import END, START, claims_of, claims_table, write_claims
 from analysis.findings.forest import draw_forest
 from analysis.findings.page import History, Named, Played, page_text, write_page
 from analysis.findings.page_template import parse_template
@@ -182,7 +182,7 @@ def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None
 def test_tests_of_all_pages_are_corrected_together() -> None:
     p = [0.01, 0.02, 0.2]
     of_a, of_b = {"x": p[0], "y": p[2]}, {"z": p[1]}
-    claims = [Claimed("a", "One | two.", of_a), Claimed("b", "None.", {}), Claimed("b", "B.", of_b)]
+    claims = [("a", "One | two.", of_a), ("b", "None.", {}), ("b", "B.", of_b)]
     q = [f"{value:.4f}".removeprefix("0") for value in stats.false_discovery_control(p)]
     assert claims_table(claims, "findings").splitlines()[3:-1] == [
         f"| [a](findings/a.md) | One \\| two. | x: .0100, {q[0]}; y: .2000, {q[2]} |",
@@ -205,8 +205,9 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
     played = [Played(name, f"intervene.py --seed {place} -o x/{name}", 6.0, {}) for place, name in enumerate(values)]
     write_page(study, tmp_path / "results", History(played), tmp_path / "pages" / "p.md")
     (claim,) = claims_of([tmp_path / "pages" / "p.md"])
-    assert claim.says.startswith("It takes -58.5 of") and "over 2 trainings" in claim.says
-    assert claim.p == pytest.approx({"one": 0.04, "all": stats.ttest_1samp([-58.5, -60.25], 0).pvalue})
+    name, says, p = claim
+    assert name == "p" and says.startswith("It takes -58.5 of") and "over 2 trainings" in says
+    assert p == pytest.approx({"one": 0.04, "all": stats.ttest_1samp([-58.5, -60.25], 0).pvalue})
     file = tmp_path / "findings.md"
     file.write_text(f"before\n{START}\nold\n{END}\nafter\n")
     assert write_claims(file, tmp_path / "pages") == 1
