@@ -101,7 +101,7 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     with run.step("embedding with other seeds and other lives"):
         stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
     with run.step("embedding a Gaussian of the same covariance and autocorrelation"):
-        stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
+        stability = replace(stability, gaussian=stability_floor(data.activations, data.lives, method, settings.seed))
     summary = summarise(
         data,
         clustering.labels,

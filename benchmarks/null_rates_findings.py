@@ -64,7 +64,7 @@ def halves(rng: np.random.Generator, settings: Inference, apart: float) -> dict[
     labels = method.cluster(method.embed(states, seed=0))
     result = projection_stability(states, labels, lives, method, settings.seed)
     floor = stability_floor(states, lives, method, settings.seed)
-    return {"clusters are beyond the Gaussian's": exceeds(result.over_lives, floor.over_lives)}
+    return {"clusters are beyond the Gaussian's": exceeds(result.over_embeddings, floor.over_lives)}
 
 
 def features(rng: np.random.Generator, settings: Inference, planted: int) -> dict[str, bool]:

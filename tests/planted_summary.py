@@ -13,7 +13,7 @@ from analysis.clusters.summary import Summary
 from analysis.features import FEATURES, Feature, feature_matrix
 from analysis.lives import lives_of
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import ClusterMethod, ProjectionStability, StabilityFloor
+from analysis.statistics.stability import ClusterMethod, Stability, StabilityFloor
 from tests.planted import Planted
 
 FAST = Inference(permutations=99, bootstraps=99)
@@ -45,5 +45,5 @@ def planted_summary(planted: Planted, labels: np.ndarray, features: Sequence[Fea
     """Summarise any labels of a planted dump; agreement with other embeddings is set to 0.9."""
     data = planted_dataset(planted, features)
     floor = StabilityFloor((0.4, 0.5, 0.3), (0.2, 0.3), (0.1, 0.2, 0.15))
-    projection = ProjectionStability((0.9, 0.9, 0.9), (0.85, 0.95, 0.9), 100, floor=floor)
+    projection = Stability((0.9, 0.9, 0.9), 100, (0.85, 0.95, 0.9), gaussian=floor)
     return summarise(data, labels, statistics_of(data, labels), projection, subsample=ALL_RECORDS, components={0.5: 1})

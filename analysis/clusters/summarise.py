@@ -8,7 +8,7 @@ import numpy as np
 from activation_store.selection import Subsample
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Stability, Summary
+from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Summary
 from analysis.clusters.verdict import describe, verdict
 from analysis.labels import NOISE
 from analysis.lives import Lives
@@ -17,7 +17,7 @@ from analysis.statistics.cluster_validity import Persistence, Validity, cluster_
 from analysis.statistics.confounds import Confounds, confounds, variables_of
 from analysis.statistics.effect_intervals import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
-from analysis.statistics.stability import ClusterMethod, ProjectionStability, bootstrap_stability
+from analysis.statistics.stability import ClusterMethod, Stability, bootstrap_stability
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def cluster_statistics(
 
 
 def summarise(
-    data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, projection: ProjectionStability, *,
+    data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, projection: Stability, *,
     subsample: Subsample, components: dict[float, int], residualized: Residualized | None = None,
     codes: CodeUse | None = None, blindness: Blindness | None = None,
 ) -> Summary:  # fmt: skip
@@ -156,14 +156,10 @@ def _method(differences: Differences) -> Method:
     )  # fmt: skip
 
 
-def _stability(
-    lives: Lives, clusters: int, statistics: ClusterStatistics, projection: ProjectionStability
-) -> Stability:
-    seeds, records = projection.over_seeds, projection.records
+def _stability(lives: Lives, clusters: int, statistics: ClusterStatistics, projection: Stability) -> Stability:
+    seeds, records = projection.over_seeds, projection.seed_records
     if not clusters:
-        return Stability((), records, (), (), "there is no cluster")
+        return Stability((), records, (), reason="there is no cluster")
     if len(lives) < 2:
-        return Stability(seeds, records, (), (), "one life cannot be resampled")
-    return Stability(
-        seeds, records, projection.over_lives, statistics.stability[0], projection.reason, projection.floor
-    )
+        return Stability(seeds, records, (), reason="one life cannot be resampled")
+    return replace(projection, over_bootstraps=statistics.stability[0])

@@ -4,7 +4,7 @@ Undefined numbers are NaN here and null in the file; a neighbouring field gives 
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from analysis.clusters.blindness import Blindness
@@ -12,7 +12,7 @@ from analysis.runs.run_folder import plain
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Persistence, Validity
 from analysis.statistics.confounds import Confound
-from analysis.statistics.stability import StabilityFloor
+from analysis.statistics.stability import Stability
 from common.number_text import share_text
 
 STRONGEST = 5
@@ -74,27 +74,6 @@ class FeatureEffect:
         if not self.choice:
             return self.name
         return f"{self.phrase} in {share_text(self.mean)} ({share_text(self.overall_mean)} overall)"
-
-
-@dataclass(frozen=True)
-class Stability:
-    """Agreement with the run's labels as adjusted Rand indices: 1 is identical, 0 is chance; noise counts as one group.
-
-    Attributes:
-        over_seeds: a sample of whole lives embedded and clustered with other seeds, one entry per seed.
-        seed_records: records of that sample.
-        over_embeddings: lives drawn with replacement, embedded and clustered again, one entry per draw.
-        over_bootstraps: the run's embedding clustered again on lives drawn with replacement, one entry per draw.
-        reason: why there are none, else "".
-        gaussian: the same of a Gaussian of the same covariance and autocorrelation; empty if it was not measured.
-    """
-
-    over_seeds: tuple[float, ...]
-    seed_records: int
-    over_embeddings: tuple[float, ...]
-    over_bootstraps: tuple[float, ...]
-    reason: str
-    gaussian: StabilityFloor = field(default_factory=StabilityFloor)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from activation_store.lives import places_of
 from analysis.codes.content import CodedDump
-from analysis.features.actions import STYLES
-from analysis.features.choices import DIRECTIONS
+from analysis.features.choices import DIRECTIONS, STYLES
 from analysis.figures.style import VALUE_MAP, new_figure, style, title
 from analysis.life.endings import endings
 from analysis.life.phases.transitions import Dwelling, Transitions, dwelling, transitions

@@ -25,7 +25,7 @@ from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.stability import (
     ClusterMethod,
-    ProjectionStability,
+    Stability,
     StabilityFloor,
     projection_stability,
     stability_floor,
@@ -92,14 +92,14 @@ def _fit(
 
 def fitted_stability(
     settings: FitSettings, data: Dataset, codes: Clustering, step: Step
-) -> tuple[ClusterMethod, ProjectionStability]:
+) -> tuple[ClusterMethod, Stability]:
     """Return the method that fits codes anew, and how well they agree with those of other seeds and other lives."""
     method = method_of(settings)
     with step("fitting with other seeds and other lives"):
         stability = projection_stability(data.activations, codes.labels, data.lives, method, settings.seed)
     with step("fitting to a Gaussian of the same covariance and autocorrelation"):
         floor = stability_floor(data.activations, data.lives, method, settings.seed)
-    return method, replace(stability, floor=floor)
+    return method, replace(stability, gaussian=floor)
 
 
 def method_of(settings: FitSettings) -> ClusterMethod:
@@ -158,7 +158,7 @@ def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> tuple[Cl
 
 def recorded_stability(
     settings: FitSettings, data: Dataset, codes: Clustering, step: Step
-) -> tuple[ClusterMethod, ProjectionStability]:
+) -> tuple[ClusterMethod, Stability]:
     """Return the method that quantises the policy's own plane anew, and why its codes cannot be fitted anew."""
     used = int(codes.labels.max()) + 1
     method = ClusterMethod(lambda points, **_: points, partial(codes_in_plane, codes=used), 2, seeded=False)
@@ -167,4 +167,4 @@ def recorded_stability(
         floor = StabilityFloor(
             over_bootstraps=stability_floor(codes.points, data.lives, method, settings.seed).over_bootstraps
         )
-    return method, ProjectionStability((), (), len(data), reason, floor)
+    return method, Stability((), len(data), (), reason=reason, gaussian=floor)

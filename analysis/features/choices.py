@@ -1,13 +1,17 @@
-"""What the agent chose in each action head, and towards what. The game carries it out after the record is made."""
+"""What the agent chose to do, in each action head, and towards what.
+
+These are intentions: the game carries them out after the record is made.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from activation_store.records import RaggedRows
-from analysis.features.actions import STYLES
+from activation_store.schema import OPTIONS
+from analysis.features.basics import chose, is_giving_item
 from analysis.features.body import AMMUNITION, POTION, RATION, TOOLS, WEAPONS
-from analysis.features.feature import Category
+from analysis.features.feature import YES_OR_NO, Category, Compute, Feature
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
 
@@ -15,6 +19,8 @@ STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 """What each option of a move adds to row and column, in the game's order."""
 DIRECTIONS = tuple(STEPS)
 """The options of `Move.Direction` but the last, the no-op."""
+
+STYLES = OPTIONS["Attack.Style"]
 
 _PRICES = (25, 50, 75)
 """Highest prices of the groups of prices but the last, in gold; prices start at 1."""
@@ -24,6 +30,50 @@ _ITEM_KINDS = {
     "potion": (POTION,),
 }  # fmt: skip
 """Kinds of items, and the game's `type_id` values of each."""
+
+_ACTS = (
+    "Move.Direction", "Attack.Target", "Use.InventoryItem", "Destroy.InventoryItem", "Buy.MarketItem",
+    "Sell.InventoryItem", "GiveGold.Target",
+)  # fmt: skip
+
+
+def _attacks_with(style: str) -> Compute:
+    return lambda seen: seen.chose("Attack.Target") & (seen.option("Attack.Style") == STYLES.index(style))
+
+
+def _targets(seen: Observed, kind: np.ndarray) -> np.ndarray:
+    """Return where the attack target's entity row is marked in `kind`, (E,) bool to (B,) bool."""
+    targets = np.zeros(len(seen), bool)
+    targets[seen.target_rows >= 0] = kind[seen.target_rows[seen.target_rows >= 0]]
+    return targets
+
+
+def _is_idle(seen: Observed) -> np.ndarray:
+    return ~np.logical_or.reduce([is_giving_item(seen), *(seen.chose(head) for head in _ACTS)])
+
+
+ACTIONS = (
+    *(
+        Feature(f"is_attacking_with_{style}", YES_OR_NO, f"The agent chose a {style} attack.", _attacks_with(style))
+        for style in STYLES
+    ),
+    Feature(
+        "is_attacking_player", YES_OR_NO, "The agent chose another player to attack.",
+        lambda seen: _targets(seen, seen.is_player),
+    ),
+    Feature(
+        "is_attacking_npc", YES_OR_NO, "The agent chose an NPC to attack.", lambda seen: _targets(seen, seen.is_npc)
+    ),
+    Feature(
+        "is_using_item", YES_OR_NO, "The agent chose an item to use, wear or take off.", chose("Use.InventoryItem")
+    ),
+    Feature("is_destroying_item", YES_OR_NO, "The agent chose an item to destroy.", chose("Destroy.InventoryItem")),
+    Feature("is_buying", YES_OR_NO, "The agent chose an item on the market to buy.", chose("Buy.MarketItem")),
+    Feature("is_selling", YES_OR_NO, "The agent chose an item to put up for sale.", chose("Sell.InventoryItem")),
+    Feature("is_giving_item", YES_OR_NO, "The agent chose an item and someone to give it to.", is_giving_item),
+    Feature("is_giving_gold", YES_OR_NO, "The agent chose someone to give gold to.", chose("GiveGold.Target")),
+    Feature("is_idle", YES_OR_NO, "The agent chose no move, attack, item use or destruction, trade or gift.", _is_idle),
+)  # fmt: skip
 
 Codes = Callable[[Observed], np.ndarray]
 

@@ -6,10 +6,9 @@ To add a feature, add one entry to the theme that it belongs to, and run `python
 from collections.abc import Iterable
 
 from activation_store.schema import DumpMetadata
-from analysis.features.actions import ACTIONS
 from analysis.features.basics import BASICS
 from analysis.features.body import BELONGINGS, BODY, PLACE
-from analysis.features.choices import CHOICES
+from analysis.features.choices import ACTIONS, CHOICES
 from analysis.features.feature import Category, Feature
 from analysis.features.over_time import OVER_TIME
 from analysis.features.surroundings import SURROUNDINGS, VIEW

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from activation_store.records import RaggedRows
-from analysis.features.actions import STYLES
-from analysis.features.choices import DIRECTIONS
+from analysis.features.choices import DIRECTIONS, STYLES
 from analysis.features.observed import Observed
 from analysis.life.events import NPC_NAMES
 

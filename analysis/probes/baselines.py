@@ -15,7 +15,7 @@ import numpy as np
 from activation_store.columns import TRUTH
 from activation_store.schema import DumpMetadata, Records
 from analysis.features import observed
-from analysis.features.actions import ACTIONS
+from analysis.features.choices import ACTIONS
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
@@ -158,18 +158,18 @@ def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:
         yield tick, lives.order[starts[:alive] + tick]
 
 
-def traces(values: np.ndarray, lives: Lives, time_constants: tuple[int, ...] = TIME_CONSTANTS) -> np.ndarray:
+def traces(values: np.ndarray, lives: Lives) -> np.ndarray:
     """Average exponentially over the past of each life: trace = trace + (value - trace) / time constant.
 
     A trace starts at the first value of the life. Values are of every tick of whole lives, (B, C); the traces of each
-    time constant lie side by side, (B, len(time_constants) * C) float32.
+    time constant of `TIME_CONSTANTS` lie side by side, (B, constants * C) float32.
     """
-    traced = np.empty((len(values), len(time_constants), values.shape[1]), np.float32)
-    rate = 1 / np.array(time_constants, np.float64)[None, :, None]
+    traced = np.empty((len(values), len(TIME_CONSTANTS), values.shape[1]), np.float32)
+    rate = 1 / np.array(TIME_CONSTANTS, np.float64)[None, :, None]
     trace = np.empty((0, 0, 0))
     for tick, records in ticks_of(lives):
         now = values[records, None].astype(np.float64)  # (n, 1, C)
-        trace = np.repeat(now, len(time_constants), axis=1) if tick == 0 else trace[: len(records)]
+        trace = np.repeat(now, len(TIME_CONSTANTS), axis=1) if tick == 0 else trace[: len(records)]
         trace = trace + (now - trace) * rate
         traced[records] = trace
     return traced.reshape(len(values), -1)

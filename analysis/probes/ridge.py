@@ -40,9 +40,8 @@ class Moments:
     yy: np.ndarray
 
     @staticmethod
-    def of(x: np.ndarray | Columns, y: np.ndarray, records: np.ndarray | None = None) -> "Moments":
-        """Sum over some records of (B, C) and (B, T), by default over all, in double precision a chunk at a time."""
-        x, records = Columns.of(x), np.arange(len(y)) if records is None else records
+    def of(x: Columns, y: np.ndarray, records: np.ndarray) -> "Moments":
+        """Sum over some records of (B, C) and (B, T), in double precision a chunk at a time."""
         y = y[records]
         xx, xy = np.zeros((x.width, x.width)), np.zeros((x.width, y.shape[1]))
         sums = np.zeros(x.width)
@@ -88,17 +87,12 @@ class NormalEquations:
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
         self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
 
-    def fit(self, penalty: np.ndarray, scales: np.ndarray | None = None) -> ReadOuts:
-        """Fit every target with its own penalty and its own scales of the columns.
-
-        Penalties are (T,), scales (T, C), by default 1 everywhere.
-        """
+    def fit(self, chosen: "Choice") -> ReadOuts:
+        """Fit every target with its own penalty and its own scales of the columns."""
         weight = np.empty(self.with_targets.shape)
-        scales = np.ones(weight.shape[::-1]) if scales is None else scales
-        for scale, theirs in groups(scales):
-            factors = self._factors(scale, np.unique(penalty[theirs]))
-            for value, solve in factors:
-                columns = np.flatnonzero(theirs & (penalty == value))
+        for scale, theirs in groups(chosen.scales):
+            for value, solve in self._factors(scale, np.unique(chosen.penalty[theirs])):
+                columns = np.flatnonzero(theirs & (chosen.penalty == value))
                 weight[:, columns] = solve(columns)
         return self._read_outs(weight)
 
@@ -217,9 +211,8 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
     outer = np.sum([alone[number].validation_loss(sums[number], bands) for number in numbers], axis=0)
     inner = _inner_losses(sums, bands)
     choices = {number: Choice.best(losses, bands) for number, losses in [*inner.items(), (ALL_FOLDS, outer)]}
-    fits = {number: alone[number].fit(choices[number].penalty, choices[number].scales) for number in numbers}
-    read_outs = without(sums).fit(choices[ALL_FOLDS].penalty, choices[ALL_FOLDS].scales)
-    return Fitted(predicted_by(fits, x, y.shape[1], records), read_outs, choices)
+    fits = {number: alone[number].fit(choices[number]) for number in numbers}
+    return Fitted(predicted_by(fits, x, y.shape[1], records), without(sums).fit(choices[ALL_FOLDS]), choices)
 
 
 def predicted_by(fits: dict[int, ReadOuts], x: Columns, targets: int, records: dict[int, np.ndarray]) -> np.ndarray:

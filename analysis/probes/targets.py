@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.features.actions import ACTIONS
-from analysis.features.choices import DIRECTIONS
+from analysis.features.choices import ACTIONS, DIRECTIONS
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier

@@ -115,9 +115,7 @@ class Task:
             weight[:, columns], bias[columns] = read_outs.weight[:, :count], read_outs.bias[:count]
         return (real, control), ReadOuts(weight, bias)
 
-    def linear_beside(
-        self, baseline: str, memories: Sequence[str], known: bool = False
-    ) -> Iterator[tuple[str, np.ndarray]]:
+    def linear_beside(self, baseline: str, memories: Sequence[str], known: bool) -> Iterator[tuple[str, np.ndarray]]:
         """Fit and cross-validate linear probes of a baseline and a memory; yield each memory's predictions, (B, T)."""
         targets, (everywhere, bands) = self.data.targets, self._input(baseline, known)
         real = {name: np.full(targets.shape, np.nan) for name in memories}
@@ -137,9 +135,7 @@ class Task:
         real = self._networks(x, self.data.targets)
         return real, self._networks(x, self.controls) if with_control else np.full_like(real, np.nan)
 
-    def networks_beside(
-        self, baseline: str, memories: Sequence[str], known: bool = False
-    ) -> Iterator[tuple[str, np.ndarray]]:
+    def networks_beside(self, baseline: str, memories: Sequence[str], known: bool) -> Iterator[tuple[str, np.ndarray]]:
         """Train and cross-validate networks of a baseline and a memory; yield each memory's predictions, (B, T)."""
         x, _ = self._input(baseline, known)
         for name in memories:

@@ -76,21 +76,24 @@ class StabilityFloor:
 
 
 @dataclass(frozen=True)
-class ProjectionStability:
-    """Agreement of the run's clusters with those of embeddings made anew, as adjusted Rand indices.
+class Stability:
+    """Agreement with the run's labels as adjusted Rand indices: 1 is identical, 0 is chance; noise counts as one group.
 
     Attributes:
-        over_seeds: a sample of lives, embedded and clustered with other seeds, one for each seed.
-        over_lives: lives drawn with replacement, embedded and clustered with the run's seed, one for each draw.
+        over_seeds: a sample of whole lives embedded and clustered with other seeds, one entry per seed.
+        seed_records: records of that sample.
+        over_embeddings: lives drawn with replacement, embedded and clustered again, one entry per draw.
+        over_bootstraps: the run's embedding clustered again on lives drawn with replacement, one entry per draw.
         reason: why there are none, else "".
-        floor: the same of a Gaussian; empty if it was not measured.
+        gaussian: the same of a Gaussian of the same covariance and autocorrelation; empty if it was not measured.
     """
 
     over_seeds: tuple[float, ...]
-    over_lives: tuple[float, ...]
-    records: int
+    seed_records: int
+    over_embeddings: tuple[float, ...]
+    over_bootstraps: tuple[float, ...] = ()
     reason: str = ""
-    floor: StabilityFloor = field(default_factory=StabilityFloor)
+    gaussian: StabilityFloor = field(default_factory=StabilityFloor)
 
 
 def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, replace: bool = False) -> np.ndarray:
@@ -109,9 +112,10 @@ def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, repla
 
 def projection_stability(
     activations: np.ndarray, labels: np.ndarray, lives: Lives, method: ClusterMethod, seed: int
-) -> ProjectionStability:
+) -> Stability:
     """Embed and cluster lives anew, with other seeds and drawn with replacement, and compare with the run's labels.
 
+    The run's own embedding is left to `bootstrap_stability`, and the Gaussian to `stability_floor`.
     A sample is of whole lives, `SEED_RECORDS` records at most; in a draw, a life drawn twice counts once. Fewer records
     than the run has make sparser clusters, which costs agreement as well. The adjusted Rand index (Hubert and Arabie
     1985) takes noise as one group. Activations, (B, units), and labels, (B,), are of all records of the run; the seeds
@@ -129,9 +133,10 @@ def projection_stability(
     reason = "" if method.seeded else "these clusters do not depend on a seed"
     try:
         over_seeds = tuple(agreement(sample, other_seed) for other_seed in seeds)
-        return ProjectionStability(over_seeds, tuple(agreement(draw, seed) for draw in draws), len(sample), reason)
+        over_lives = tuple(agreement(draw, seed) for draw in draws)
+        return Stability(over_seeds, len(sample), over_lives, reason=reason)
     except UserError as error:
-        return ProjectionStability((), (), len(sample), str(error))
+        return Stability((), len(sample), (), reason=str(error))
 
 
 def exceeds(values: Sequence[float], floor: Sequence[float]) -> bool:

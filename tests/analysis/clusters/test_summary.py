@@ -18,7 +18,7 @@ from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURE_NAMES, FEATURES
 from analysis.labels import largest_first
 from analysis.lives import lives_of
-from analysis.statistics.stability import ProjectionStability
+from analysis.statistics.stability import Stability
 from tests.planted import FIGHTING, Planted, planted_dump
 from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of
 
@@ -142,7 +142,7 @@ def test_constant_features_have_no_effect_and_no_test() -> None:
 
 def summarised(data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, **more: Any) -> Summary:
     """A summary of clusters that were not embedded anew."""
-    never = ProjectionStability((), (), 0, "not tried")
+    never = Stability((), 0, (), reason="not tried")
     return summarise(data, labels, statistics, never, subsample=ALL_RECORDS, components={0.5: 1}, **more)
 
 

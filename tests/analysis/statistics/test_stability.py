@@ -124,8 +124,8 @@ def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run(
     assert asked[:SEEDS] == [(SEED_RECORDS, case, sum(lengths)) for case in (0, 1, 2)]
     assert len(asked) == SEEDS + EMBEDDED_ANEW and {case for _, case, _ in asked[SEEDS:]} == {seed}
     assert all(4_000 < records <= SEED_RECORDS for records, _, _ in asked[SEEDS:])
-    assert len(result.over_seeds) == SEEDS and len(result.over_lives) == EMBEDDED_ANEW
-    assert result.records == SEED_RECORDS and min(result.over_seeds) < 1.0  # planes differ, so what is found does
+    assert len(result.over_seeds) == SEEDS and len(result.over_embeddings) == EMBEDDED_ANEW
+    assert result.seed_records == SEED_RECORDS and min(result.over_seeds) < 1.0  # planes differ, so what is found does
 
 
 def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
@@ -138,7 +138,7 @@ def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
     labels = np.random.default_rng(1).integers(0, 3, 1200)
     method = ClusterMethod(islands, METHOD.hdbscan, 50)
     result = projection_stability(lumps(1.0), labels, make_lives(LENGTHS), method, 1)
-    assert max(result.over_seeds) < 0.1 and max(result.over_lives) < 0.1
+    assert max(result.over_seeds) < 0.1 and max(result.over_embeddings) < 0.1
 
 
 def test_why_no_other_seed_can_be_tried() -> None:
@@ -146,7 +146,7 @@ def test_why_no_other_seed_can_be_tried() -> None:
     fixed = ClusterMethod(lambda activations, seed, run_records: activations[:, :2], METHOD.hdbscan, 50, seeded=False)
     result = projection_stability(lumps(14.0), labels, make_lives(LENGTHS), fixed, 1)
     assert result.reason == "these clusters do not depend on a seed" and result.over_seeds == ()
-    assert len(result.over_lives) == EMBEDDED_ANEW and min(result.over_lives) > 0.9
+    assert len(result.over_embeddings) == EMBEDDED_ANEW and min(result.over_embeddings) > 0.9
     broken = ClusterMethod(fail, METHOD.hdbscan, 50)
     assert projection_stability(lumps(1.0), labels, make_lives(LENGTHS), broken, 1).reason == "cannot embed"
 
@@ -173,7 +173,7 @@ def test_planted_clusters_are_beyond_a_gaussian_and_a_gaussian_is_not() -> None:
     lives = make_lives(LENGTHS)
     result, floor = projection_stability(points, labels, lives, method, 0), stability_floor(points, lives, method, 0)
     assert len(floor.over_lives) == EMBEDDED_ANEW and floor.over_seeds == ()
-    assert max(floor.over_lives) < 0.75 and exceeds(result.over_lives, floor.over_lives)
+    assert max(floor.over_lives) < 0.75 and exceeds(result.over_embeddings, floor.over_lives)
 
 
 def test_what_a_floor_asks_for() -> None:
