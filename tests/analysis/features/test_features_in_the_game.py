@@ -75,11 +75,6 @@ def test_agents_drink_where_they_are_beside_water_and_fish_quench_no_thirst(
     assert drank.sum() > 50 and only_fish.sum() > 5
 
 
-def test_nobody_is_in_combat_before_the_first_hit(computed: np.ndarray, records: Records) -> None:
-    assert not computed[records.tick == 0, NAMES.index("in_combat")].any()
-    assert (computed[records.tick == 0, NAMES.index("ticks_since_combat")] == 0).all()
-
-
 @pytest.mark.parametrize("subsample", [2, 7])
 def test_subsampled_records_have_the_values_of_every_tick(
     subsample: int, computed: np.ndarray, records: Records, metadata: DumpMetadata, witnessed: tuple[Path, Witness]

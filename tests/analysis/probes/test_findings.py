@@ -112,21 +112,6 @@ def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: np.ndarray
     assert result[LINEAR, "observation"].score[0] < 0.3 < 0.6 < result[MLP, "observation"].score[0]
 
 
-def test_read_outs_predict_from_raw_activations(data: ProbeData, probed: Probed) -> None:
-    read_outs = probed.read_outs["lstm_hidden"]
-    predicted = data.inputs["lstm_hidden"] @ read_outs.weight[:, SINCE] + read_outs.bias[SINCE]
-    truth = data.targets[:, SINCE]
-    assert 1 - ((predicted - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum() > 0.9
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_scores(data: ProbeData, probed: Probed) -> None:
-    inputs = INPUTS[:1]
-    again = probe(data, TARGETS, inputs, PROBES, 0, lambda share: None)
-    for key, losses in again.losses.items():
-        np.testing.assert_array_equal(losses.lost, probed.losses[key].lost)
-
-
 def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: np.ndarray) -> None:
     """Given the cue's count itself nothing remains; given noise everything does."""
     usable = np.ones(len(TARGETS), bool)
