@@ -15,11 +15,10 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE, DumpMetadata
-from analysis.probes.inputs import inputs_named, recorded
+from analysis.probes.inputs import recorded
 from analysis.probes.settings import OBSERVATION_BYTES, RECORD_BYTES, SEEN_BYTES, ProbeSettings
 from analysis.runs.record_limit import limited
 from common import command_line
-from common.argument_checks import split
 from common.files import sha256
 
 
@@ -55,7 +54,7 @@ def thinned(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> Probe
     """Return settings that keep so few records that the largest dump fits; all dumps are thinned alike."""
     folder = max(settings.dumps, key=lambda dump: metadata[dump.resolve().name].records)
     largest = metadata[folder.resolve().name]
-    inputs = recorded(inputs_named(split(settings.inputs), settings.histories), largest)
+    inputs = recorded(settings.requested, largest)
     seen = max((source.as_observations for source in inputs if not source.layers), default=0)
     return limited(settings, folder, largest, RECORD_BYTES + (seen > 0) * SEEN_BYTES + seen * OBSERVATION_BYTES)
 

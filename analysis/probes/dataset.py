@@ -68,6 +68,7 @@ class Wanted:
 
     Attributes:
         inputs: to build, of which the dump has the layers.
+        subsample: whose seed is that of the reservoir, too.
         networks: further layers to keep.
     """
 
@@ -75,7 +76,6 @@ class Wanted:
     targets: tuple[Feature, ...]
     given: tuple[Feature, ...]
     subsample: Subsample
-    seed: int = 0
     networks: tuple[str, ...] = ()
 
 
@@ -99,7 +99,7 @@ def read_probe_data(
         seen = Observed(records, metadata)
         check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
         if reservoir is None and any(source.name == RESERVOIR for source in wanted.inputs):
-            reservoir = Reservoir.draw(records.activations[ENCODER_OUTPUT], wanted.seed)
+            reservoir = Reservoir.draw(records.activations[ENCODER_OUTPUT], wanted.subsample.seed)
         if not gist and any(source.name == TRACES for source in wanted.inputs):
             gist = digest(as_seen(records.take(np.arange(1)), metadata)).shape[1]
         kept = _thinned(seen, wanted.subsample)

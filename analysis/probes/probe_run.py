@@ -211,7 +211,7 @@ def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> N
 def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wanted:
     """Decide what to take from a dump, a folder."""
     named = split(settings.inputs)
-    inputs = inputs_named(named, settings.histories)
+    inputs = settings.requested
     there = recorded(inputs, metadata)
     names = {source.name for source in there}
     optional = set(NAMES) - set(named) if "all" in named else set()
@@ -228,10 +228,7 @@ def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wa
         raise UserError(
             f"--given {everywhere[0]}: it does not apply to every record, so it cannot be held against them"
         )
-    return Wanted(
-        there, targets_named(split(settings.targets)), given, settings.thinning, settings.seed,
-        comparable(metadata.layers),
-    )  # fmt: skip
+    return Wanted(there, targets_named(split(settings.targets)), given, settings.thinning, comparable(metadata.layers))
 
 
 def probe_dumps(
@@ -263,7 +260,6 @@ def probe_dump(
 ) -> tuple[DumpReport, list[Direction]]:
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
     kinds = PROBES if settings.probes == "both" else PROBES[:1]
-    requested = inputs_named(split(settings.inputs), settings.histories)
     source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
     with StoredInputs(settings.run_folder) as inputs:
         with step(console, f"{name}: reading") as progress:
@@ -277,5 +273,5 @@ def probe_dump(
             memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
             given = {memory: commonality(data, memory, probed.usable, weights) for memory in memories}
             similar = similarities(data.networks, data.lives, data.world, settings.seed)
-        report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
+        report = report_dump(name, metadata, data, wanted.targets, settings.requested, probed, results, given, similar)
         return report, directions_of(data, wanted.targets, probed.read_outs, source)

@@ -7,6 +7,7 @@ from typing import Literal
 import tyro
 
 from activation_store.selection import Subsample
+from analysis.probes.inputs import Input, inputs_named
 from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, check, result_name, seed_value, split
 from common.ray_cluster import RAY_ADDRESSES, is_ray_address
@@ -91,6 +92,11 @@ class ProbeSettings:
         if not numbers:
             raise UserError(f"--history is empty: give one or more numbers from 2 to {LONGEST_HISTORY}")
         return tuple(sorted({int(number) for number in numbers}))
+
+    @property
+    def requested(self) -> tuple[Input, ...]:
+        """The inputs asked for, whether or not a dump holds them; `UserError` as `histories` and `inputs_named`."""
+        return inputs_named(split(self.inputs), self.histories)
 
     def check(self) -> None:
         """Refuse values that no dump could make sense of.

@@ -56,7 +56,7 @@ def records(dump: Path) -> Records:
 @pytest.fixture(scope="module")
 def wanted(metadata: DumpMetadata) -> Wanted:
     inputs = recorded(inputs_named(["all"], [2, 3]), metadata)
-    return Wanted(inputs, TARGETS, targets_named(["tick"]), Subsample(), 0, ("lstm_hidden", "untrained_lstm_hidden"))
+    return Wanted(inputs, TARGETS, targets_named(["tick"]), Subsample(), ("lstm_hidden", "untrained_lstm_hidden"))
 
 
 @pytest.fixture(scope="module")
