@@ -103,11 +103,10 @@ def read(paths: tuple[Path, ...]) -> tuple[list["PolicyResults"], list[str]]:
 
 def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:
     """Score, compare, and once all is computed, write it; returns the tables for the terminal."""
-    from analysis.evaluation import tables as tables
+    from analysis.evaluation import tables
     from analysis.evaluation.comparisons import improvements, ranking
     from analysis.evaluation.results import MODES
     from analysis.evaluation.scores import score
-    from analysis.evaluation.tables import score_summary
     from common.files import atomic_file
 
     scores = [score(results, bootstrap) for results in policies]
@@ -124,7 +123,7 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
         files.append(tables.ranking_table(ratings))
         shown.append(tables.ranking_for_terminal(ratings))
     with atomic_file(folder / FIGURE_FILE) as file:
-        save_figure(score_summary(scores, bootstrap.confidence), file, DOTS_PER_INCH)
+        save_figure(tables.score_summary(scores, bootstrap.confidence), file, DOTS_PER_INCH)
     tables.write_tables(folder, files)
     return shown
 

@@ -94,16 +94,10 @@ def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], me
     there = [(n, known[name]) for n, name in sorted(lengths.items()) if name in known]
     if there:
         ticks = [n for n, _ in there]
-        score, low, high = _numbers([(row.score, row.low, row.high) for _, row in there])
-        axes.plot(ticks, np.maximum(score, _LOWEST_OF_HISTORY), color=colour, marker="o", markersize=3.5, linewidth=1.2)
-        axes.fill_between(
-            ticks,
-            np.maximum(low, _LOWEST_OF_HISTORY),
-            np.maximum(high, _LOWEST_OF_HISTORY),
-            color=colour,
-            alpha=0.15,
-            lw=0,
-        )
+        numbers = _numbers([(row.score, row.low, row.high) for _, row in there])
+        score, low, high = np.maximum(numbers, _LOWEST_OF_HISTORY)
+        axes.plot(ticks, score, color=colour, marker="o", markersize=3.5, linewidth=1.2)
+        axes.fill_between(ticks, low, high, color=colour, alpha=0.15, lw=0)
         _log_ticks(axes, ticks)
     for name, line in {memory: "--", **_FLAT}.items():
         if name in known and known[name].score is not None:
@@ -237,10 +231,8 @@ def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
         return
     ticks = np.array([ahead for ahead, _, _ in points]) * shift
     effects = [row.score if isinstance(row, ScoreRow) else row.increment for _, row, _ in points]
-    value, low, high = np.maximum(
-        _numbers([(effect, row.low, row.high) for effect, (_, row, _) in zip(effects, points, strict=True)]),
-        _LOWEST_OF_HORIZON,
-    )
+    numbers = _numbers([(effect, row.low, row.high) for effect, (_, row, _) in zip(effects, points, strict=True)])
+    value, low, high = np.maximum(numbers, _LOWEST_OF_HORIZON)
     axes.plot(ticks, value, look, color=colour, linewidth=1.3)
     axes.vlines(ticks, low, high, color=colour, linewidth=1.2)
     for tick, height, (_, _, filled) in zip(ticks, value, points, strict=True):
