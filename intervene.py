@@ -35,14 +35,15 @@ from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
 from analysis.dynamics.subspaces.options import LearnOptions
 from analysis.interventions.edits.edit_options import (
+    PATHS,
     EditOptions,
+    RunOptions,
     check_features,
     check_together,
     needs_directions,
     separate_edits,
 )
 from analysis.interventions.effects.outcomes import margins
-from analysis.interventions.play.request import PATHS, RunOptions
 from common import argument_checks, command_line
 from common.argument_checks import at_least, regrowth_value, result_name, seed_value, split
 from common.user_error import UserError
@@ -76,7 +77,7 @@ def main() -> None:
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
 
-    from analysis.interventions.play.start import play
+    from analysis.interventions.play.intervention_run import play
 
     play(options, workers)
     report(options.folder)

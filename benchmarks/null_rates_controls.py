@@ -8,10 +8,10 @@ import numpy as np
 
 from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects.effects import Effect, effects_of_edits
-from analysis.interventions.effects.follows import options_that_follow
 from analysis.interventions.effects.inference import OUTCOMES, PAIRED_SPREAD, OverEpisodes
 from analysis.interventions.effects.outcomes import Margins
 from analysis.interventions.effects.pairs import paired
+from analysis.interventions.effects.predicted import options_that_follow
 from analysis.interventions.effects.study import ranking, study_effects
 from analysis.statistics.inference import Inference
 from benchmarks.null_rates_lives import NULL, POWER, Case

@@ -32,7 +32,7 @@ QUESTIONS: dict[str, set[str]] = {
     "world_model": {"torch", "game", "sparse", "interventions", "dynamics", "attribution"},
 }
 """Each question: whether it may import torch, or the game, and which other questions."""
-READ_FILES_ALONE = ("effects", "figures", "page")
+READ_FILES_ALONE = ("effects", "page")
 """Folders of `analysis/interventions/` that need neither torch nor the game."""
 SCRIPTS_IN_ROOMS = (
     "analysis/proc_eval_result.py", "analysis/score_ways.py", "activation_store/__main__.py",

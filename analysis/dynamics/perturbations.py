@@ -13,7 +13,7 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.dynamics.jacobians import AT_ONCE
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
-from analysis.interventions.effects.persistence import half_life
+from analysis.interventions.effects.inference import half_life
 from analysis.interventions.effects.run_file import EFFECTS_FILE, StoredEstimate, directions_of_run
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.resampling import Estimate, means_over_lives

@@ -15,7 +15,6 @@ from activation_store.interventions import (
     Readability,
     read_lives,
 )
-from analysis.interventions.effects.bends import Bend
 from analysis.interventions.effects.controls import (
     CONTROLS,
     Against,
@@ -32,9 +31,9 @@ from analysis.interventions.effects.effects import (
     effect_per_episode,
     level_per_episode,
 )
-from analysis.interventions.effects.follows import Follows
 from analysis.interventions.effects.outcomes import Margins, margins, split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
+from analysis.interventions.effects.predicted import Bend, Follows
 from analysis.interventions.effects.run_file import EFFECTS_FILE, read_run_file
 from analysis.interventions.effects.study import EffectsStudy, edits_one_by_one, study_effects
 from analysis.interventions.effects.text import summary_lines
@@ -134,8 +133,13 @@ def write_effects(
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
     """
-    from analysis.interventions.figures.curves import dose_response, persistence_figure
-    from analysis.interventions.figures.forests import effects_figure, kl_by_head, ranking_figure
+    from analysis.interventions.effects.figures import (
+        dose_response,
+        effects_figure,
+        kl_by_head,
+        persistence_figure,
+        ranking_figure,
+    )
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
     ranked = edits_one_by_one(arms)

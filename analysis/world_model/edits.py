@@ -22,8 +22,8 @@ from agent_zoo.observation import ObservationLayout
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors
 from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
 from analysis.interventions.edits.edit_options import OWN, EditOptions, feature_values
-from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.interventions.edits.linear_readings import JointMoments, Reading
+from analysis.interventions.edits.state_edits import check_dictionary
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.scene import own_columns
 from common.user_error import UserError

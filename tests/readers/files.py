@@ -20,8 +20,7 @@ from activation_store.sparse_dictionary import read_dictionary, write_dictionary
 from agent_zoo.original.curriculum import read_curriculum
 from agent_zoo.original.file import read_original
 from analysis.interventions.effects.run_file import read_run_file
-from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms
-from analysis.interventions.play.start import _claim
+from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms, _claim
 from analysis.runs.codebook_rule import read_names
 from analysis.runs.run_folder import Parts
 from analysis.sparse.fitting import _read_curve, claim
@@ -281,7 +280,7 @@ file_reader(
     read=lambda path: _looks_like_a_map(path.parent),
 )
 file_reader(
-    "analysis.interventions.play.start:_claim",
+    "analysis.interventions.play.intervention_run:_claim",
     write=written("run.json", orjson.dumps(with_checksum({"seed": 1}))),
     read=lambda path: _claim(path.parent, {"seed": 1}, resume=True),
 )

@@ -248,6 +248,21 @@ def _flips(episodes: int, settings: Inference) -> np.ndarray:
     return rng.choice([-1.0, 1.0], (settings.permutations, episodes))
 
 
+def half_life(left: np.ndarray) -> np.ndarray:
+    """Return after how many ticks half of the first value is left, (R, ticks) -> (R,); infinite if never.
+
+    Args:
+        left: after 0, 1, ... ticks.
+    """
+    share = left / left[:, :1]
+    below = share <= 0.5
+    place = below.argmax(axis=1)
+    rows = np.arange(len(left))
+    before, after = share[rows, place - 1], share[rows, place]
+    between = place - 1 + (before - 0.5) / np.where(before > after, before - after, 1)
+    return np.where(below.any(axis=1), between, np.inf)
+
+
 PAIRED_SPREAD = 240.0
 """Ticks lived by which lives of edited agents differ from the same in the twin, as a standard deviation: from how
 effects of 66 edits of shipped policies vary over episodes (quartiles 170 to 320)."""

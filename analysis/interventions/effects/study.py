@@ -7,7 +7,6 @@ from math import ceil
 import numpy as np
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.effects.bends import Bend, bends_of_edits
 from analysis.interventions.effects.controls import (
     DRAWN_DIRECTIONS,
     RANDOM,
@@ -16,7 +15,7 @@ from analysis.interventions.effects.controls import (
     controls_of,
     edits,
 )
-from analysis.interventions.effects.dose_response import DoseResponse, dose_responses
+from analysis.interventions.effects.courses import DoseResponse, Persistence, dose_responses, persistence_of_edits
 from analysis.interventions.effects.effects import (
     AtOnce,
     Effect,
@@ -25,7 +24,6 @@ from analysis.interventions.effects.effects import (
     outcomes_at_once,
     spillovers,
 )
-from analysis.interventions.effects.follows import Follows, options_that_follow
 from analysis.interventions.effects.inference import COUNTED_UP_TO, FEWEST_FOR_RANK, OverEpisodes
 from analysis.interventions.effects.outcomes import (
     BEND,
@@ -40,7 +38,7 @@ from analysis.interventions.effects.outcomes import (
     title,
 )
 from analysis.interventions.effects.pairs import Pairs, broken_pairing, paired
-from analysis.interventions.effects.persistence import Persistence, persistence_of_edits
+from analysis.interventions.effects.predicted import Bend, Follows, bends_of_edits, options_that_follow
 from analysis.statistics.inference import LEVEL, Inference
 from common.user_error import UserError
 

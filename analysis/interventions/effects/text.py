@@ -3,11 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from analysis.interventions.effects.bends import Bend
 from analysis.interventions.effects.controls import RANDOM, Against, Judged
-from analysis.interventions.effects.dose_response import DoseResponse
+from analysis.interventions.effects.courses import TITLES, DoseResponse, Persistence
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
-from analysis.interventions.effects.follows import Follows
 from analysis.interventions.effects.outcomes import (
     EDITED_TICKS,
     KL,
@@ -19,7 +17,7 @@ from analysis.interventions.effects.outcomes import (
     title,
     title_with_unit,
 )
-from analysis.interventions.effects.persistence import TITLES, Persistence
+from analysis.interventions.effects.predicted import Bend, Follows
 from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate

@@ -15,14 +15,23 @@ from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
-from analysis.interventions.edits.edit_options import GOAL
+from analysis.interventions.edits.edit_options import GOAL, PATHS
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import memory_states
-from analysis.interventions.play.at_once import Outputs, Shadows, at_once, differ, donors_behind
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.outcomes import FollowedEdits, LifeOutcomes, OutcomesAtOnce, goals_of, share_within
+from analysis.interventions.play.outcomes import (
+    FollowedEdits,
+    LifeOutcomes,
+    OutcomesAtOnce,
+    Outputs,
+    Shadows,
+    at_once,
+    differ,
+    donors_behind,
+    goals_of,
+    share_within,
+)
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
-from analysis.interventions.play.request import PATHS
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool

@@ -15,14 +15,12 @@ from activation_store.layers import LSTM_CELL
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memory import MemoryState
-from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
-from analysis.interventions.edits.edit_options import check_feature, feature_values
-from analysis.interventions.edits.feature_edits import coder_of
+from analysis.interventions.edits.edit import Edit, MadeEdits, Moments, made_in_arm, made_together, measured_in
+from analysis.interventions.edits.edit_options import PATHS, RunOptions, check_feature, feature_values
 from analysis.interventions.edits.linear_readings import Distances, Reading
 from analysis.interventions.edits.memory_edits import memory_states
-from analysis.interventions.play.arm_edits import Moments, made_in_arm, measured_in
+from analysis.interventions.edits.state_edits import coder_of
 from analysis.interventions.play.outcomes import data_span
-from analysis.interventions.play.request import PATHS, RunOptions
 from analysis.runs.propagated_labels import CarryingRule
 from analysis.runs.selection_file import read_selection
 from common.argument_checks import COMPARISONS, parts_of

@@ -1,16 +1,40 @@
-"""Play all arms of an experiment, keep what each group of episodes leaves, and go on where a run was interrupted."""
+"""From the options of `intervene.py` to a run that has been played.
 
+All arms are played, what each group of episodes leaves is kept, and an interrupted run goes on where it was.
+"""
+
+import contextlib
 import functools
 import hashlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, Readability, replayed_arms
+from activation_store.directions import read_directions
+from activation_store.interventions import (
+    EDITED_REPLAY,
+    LIVES_FILE,
+    REPLAYED_EPISODE,
+    RUN_FILE,
+    UNEDITED_REPLAY,
+    Arm,
+    LivesTable,
+    Readability,
+    replayed_arms,
+    write_lives,
+)
+from activation_store.layers import ENCODER_OUTPUT
+from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
+from agent_zoo.capture import layer_units
+from agent_zoo.checkpoint import versions
+from analysis.interventions.edits.edit import Edit, Moments
+from analysis.interventions.edits.edit_options import GOAL, RunOptions
 from analysis.interventions.edits.linear_readings import (
+    NothingToErase,
     Reading,
     StateMoments,
     fitted_eraser,
@@ -18,18 +42,34 @@ from analysis.interventions.edits.linear_readings import (
     held_out_r_squared,
     to_arrays,
 )
-from analysis.interventions.play.arm_edits import Moments
+from analysis.interventions.edits.state_edits import check_dictionary
+from analysis.interventions.effects.inference import planned_lines
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
-from analysis.interventions.play.experiment import ArmPlan, Experiment
-from analysis.interventions.play.recordings import RecordedArms
+from analysis.interventions.play.experiment import (
+    ArmPlan,
+    BodyCondition,
+    Condition,
+    Experiment,
+    FeatureCondition,
+    SelectionCondition,
+    When,
+)
+from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
+from common.argument_checks import parts_of, split
 from common.array_files import read_tensors, write_tensors
 from common.checked_json import read_small_json, with_checksum, without_checksum
-from common.files import sha256, write_bytes, write_json
+from common.command_line import this_command
+from common.files import locked_folder, make_folder, sha256, write_bytes, write_json
+from common.progress_view import progress
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, groups
+from reinforcement_learning.play.entrants import encoding_of
+from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
+from reinforcement_learning.play.shadow_networks import untrained_twin
+from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
 
 GROUPS_FOLDER = "groups"
@@ -210,3 +250,191 @@ def _of_reading(
 
 def _number_or_none(values: np.ndarray | None, place: int) -> float | None:
     return None if values is None or np.isnan(values[place]) else float(values[place])
+
+
+_NOT_SETTINGS = (
+    "output", "resume", "vectorization", "ray_address", "workers", "policies_dir", "maps_dir", "embeddings_dir",
+    "equivalent_within", "command",
+)  # fmt: skip
+"""What does not change the results."""
+
+
+def play(options: RunOptions, workers: Workers) -> None:
+    """Say what a run will be able to find, play what is missing of it, and write its lives.
+
+    Raises:
+        UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
+            a variable that is to be erased does not vary; nothing is left of the run then.
+    """
+    contest = _contest(options)
+    experiment = _experiment(options, contest)
+    folder = options.folder
+    described = _described(experiment, contest)
+    _claim(folder, described, resume=options.resume)
+    agents, horizon = contest.env.num_agents, contest.env.horizon
+    for line in planned_lines(experiment.arms(), options.episodes, experiment.drawn, agents, horizon):
+        print(line, flush=True)
+    make_maps(contest, options.seed, options.episodes)
+    with locked_folder(folder):
+        write_json(folder / RUN_FILE, with_checksum(described))
+        try:
+            played, lives = _played(experiment, contest, workers)
+        except NothingToErase:
+            _withdraw(folder)
+            raise
+        if erased := readability(played):
+            write_json(
+                folder / RUN_FILE, with_checksum({**described, "erased": [asdict(reading) for reading in erased]})
+            )
+        write_lives(folder / LIVES_FILE, lives)
+    for dump_folder in played.dumps.folders:
+        print(f"dump: {dump_folder}")
+
+
+def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple[PlayedArms, LivesTable]:
+    """Play what is missing, and record what --record asks for; returns what was played, and the lives of all arms."""
+    options = experiment.options
+    plan = RecordingPlan(options.episodes, None, options.seed, split(options.record), format="parquet")
+    dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
+    if dumps.folders:
+        print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
+    untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
+    with dumps, progress("playing", "episodes") as show:
+        played = PlayedArms(experiment, dumps)
+        missing = played.episodes_missing()
+        print(f"{len(played.arms)} arms of {options.episodes} episodes, {missing:,} episodes to play")
+        done = 0
+
+        def on_episodes(count: int) -> None:
+            nonlocal done
+            done += count
+            show(done, missing, "")
+
+        return played, play_experiment(played, {"trained": contest, "untrained": untrained}, workers, on_episodes)
+
+
+def _contest(options: RunOptions) -> Contest:
+    """The policy alone in its training world, by default on other maps."""
+    subjects = Subjects(
+        names=(str(options.policy),), map_seed=options.map_seed, food_regrowth=options.food_regrowth,
+        policies_dir=options.policies_dir, maps_dir=options.maps_dir, embeddings_dir=options.embeddings_dir,
+        embeddings=options.embeddings,
+    )  # fmt: skip
+    (contest,) = contests(subjects, options.seed, "cpu")
+    (entrant,) = contest.entrants
+    if options.embeddings is not None and encoding_of(entrant)["encoder"] != "file":
+        raise UserError(f"--task.embeddings: the policy {entrant.name} reads no file of task embeddings: leave it out")
+    horizon = min(contest.env.horizon, options.max_steps or contest.env.horizon)
+    return replace(contest, env=replace(contest.env, horizon=horizon))
+
+
+def _experiment(options: RunOptions, contest: Contest) -> Experiment:
+    """Resolve names, and refuse what does not fit the policy."""
+    (entrant,) = contest.entrants
+    policy, columns = entrant.policy, (*entrant.info.layout.entity_columns, GOAL)
+    directions = read_directions(options.directions) if options.directions else None
+    dictionary = read_dictionary(options.features) if options.features else None
+    if dictionary:
+        check_dictionary(dictionary, policy.layer_units, entrant.name, entrant.sha256)
+    edits = tuple(Edit.named(edit_options, directions, dictionary, policy, columns) for edit_options in options.edits)
+    if any(not edit.layers for edit in edits) and not policy.layers:
+        raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
+    memory = tuple(layer for layer in policy.layer_units if layer.startswith("lstm_"))
+    condition = _condition(options, dictionary, memory, columns, entrant.sha256)
+    when = When(options.from_tick, options.until_tick, condition)
+    if options.follow and not policy.layers:
+        raise UserError(f"--follow {options.follow}: {entrant.name} is feed-forward, so nothing of an edit can last")
+    drawn = max(1, round(options.share * contest.env.num_agents))
+    if drawn == contest.env.num_agents and any(edit.donor for edit in edits):
+        raise UserError(
+            f"--share {options.share:g} edits all {drawn} agents of each world, so no donor is left: give a smaller one"
+        )
+    layer_units(policy, split(options.record))  # refuses layers that the policy lacks
+    for edit in edits:
+        edit.check(policy.layer_units, entrant.name, entrant.sha256, options.one_by_one)
+    edited = {layer for edit in edits for layer in edit.layers}
+    if options.through and (after := edited - {ENCODER_OUTPUT, *memory}):
+        raise UserError(f"--through: {after.pop()} comes after the memory, so edits of it act through the heads alone")
+    if options.through and not policy.layers:
+        raise UserError(f"--through: {entrant.name} is feed-forward, so edits act through the heads alone")
+    reported = tuple(direction for direction in directions or () if direction.layer in edited)
+    return Experiment(options, edits, drawn, when, reported, memory)
+
+
+def _condition(
+    options: RunOptions, dictionary: SparseDictionary | None, memory: Sequence[str], columns: Sequence[str],
+    policy_sha256: str | None,
+) -> Condition | None:  # fmt: skip
+    text = options.condition
+    if not text:
+        return None
+    if options.selection:
+        condition = SelectionCondition.read(options.selection, memory, policy_sha256)
+        print(condition.in_words(), flush=True)
+        return condition
+    if dictionary is not None and parts_of(text, "--while")[0].startswith(FEATURE):
+        return FeatureCondition.parse(text, dictionary, memory)
+    return BodyCondition.parse(text, columns)
+
+
+def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:
+    """The content of run.json."""
+    options = experiment.options
+    arguments = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(options).items()
+        if name not in _NOT_SETTINGS and (name, value) != ("through", "")  # as before there were paths
+    }
+    return {
+        "arguments": arguments,
+        "equivalent_within": options.equivalent_within,
+        **({"through": list(options.paths)} if options.through else {}),
+        "seed": options.seed,
+        "policy": contest.entrants[0].name,
+        "drawn": experiment.drawn,
+        "agents": contest.env.num_agents,
+        "at_once": ["total", "in play"],  # so that runs of versions that compared in one way are not continued
+        "arms": [arm.content() for arm in experiment.all_arms()],
+        "input": {
+            "policy": contest.entrants[0].sha256,
+            **({"directions": sha256(options.directions)} if options.directions else {}),
+            **({"features": sha256(options.features)} if options.features else {}),
+            **({"selection": sha256(options.selection)} if options.selection else {}),
+        },
+        "environment": {**asdict(contest.env), "maps_dir": None},
+        "versions": versions(),
+        "command": this_command(),
+    }
+
+
+def _withdraw(folder: Path) -> None:
+    """Remove a run that cannot be played."""
+    for name in (GROUPS_FOLDER, DUMPS_FOLDER):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (UNEDITED_REPLAY, EDITED_REPLAY):
+        (folder / name).unlink(missing_ok=True)
+    (folder / RUN_FILE).unlink()
+    with contextlib.suppress(OSError):  # something else is in it
+        folder.rmdir()
+
+
+def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:
+    """Refuse a folder that holds another run, or anything else."""
+    path = folder / RUN_FILE
+    if not path.exists():
+        # A run that was killed at once leaves no more than a temporary file.
+        if folder.exists() and (
+            not folder.is_dir() or any(not child.name.startswith(".") for child in folder.iterdir())
+        ):
+            raise UserError(f"{folder} is not an empty folder: choose another --name")
+        make_folder(folder)
+        return
+    if not resume:
+        raise UserError(f"{folder} already holds a run: add --resume to continue it, or choose another --name")
+    content: Any = read_small_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is damaged: delete {folder} and play the run again")
+    before = without_checksum(content, str(path))
+    for name, value in without_checksum(with_checksum(described), str(path)).items():
+        if name not in _NOT_SETTINGS and before.get(name) != value:
+            raise UserError(f"{folder} was started with other settings ({name}): use those, or choose another --name")

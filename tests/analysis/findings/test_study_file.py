@@ -20,7 +20,7 @@ from analysis.findings.page_template import LONGEST, Number, parse_template
 from analysis.findings.running import PRIMARY_FILE, StudyRun
 from analysis.findings.stage_commands import DEFAULT_SEEDS, SCRIPTS, check_command, seeds_of
 from analysis.findings.study_file import Primary, Stage, Study, name_of, read_study
-from analysis.interventions.play.request import RunOptions
+from analysis.interventions.edits.edit_options import RunOptions
 from tests.command import ROOT, assert_refused, assert_refuses, run_here
 
 STUDY = {

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
+from analysis.interventions.edits.edit import random_eraser
 from analysis.interventions.edits.linear_readings import (
     JointMoments,
     NothingToErase,
@@ -15,7 +16,6 @@ from analysis.interventions.edits.linear_readings import (
     held_out_r_squared,
 )
 from analysis.interventions.edits.state_edits import AsFarAs, DirectedEdit, Eraser, Untouched, collapse, steer, swap
-from analysis.interventions.play.arm_edits import random_eraser
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.effects.bends import Bend
+from analysis.interventions.effects.predicted import Bend
 from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.outputs import effects_table

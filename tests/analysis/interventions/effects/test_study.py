@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.effects.persistence import half_life
+from analysis.interventions.effects.figures import persistence_figure
+from analysis.interventions.effects.inference import half_life
 from analysis.interventions.effects.study import EffectsStudy, ranking, study_effects
 from analysis.interventions.effects.text import summary_lines
-from analysis.interventions.figures.curves import persistence_figure
 from analysis.statistics.inference import Inference
 from tests.command import assert_refuses
 from tests.planted_interventions import (

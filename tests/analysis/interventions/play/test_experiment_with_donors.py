@@ -6,13 +6,12 @@ import torch
 
 from activation_store.interventions import Arm
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.edit import Edit
+from analysis.interventions.edits.edit import Edit, measured_in, same_variance
+from analysis.interventions.edits.edit_options import RunOptions
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import Clear, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, collapse, steer, swap
-from analysis.interventions.play.arm_edits import measured_in, same_variance
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
-from analysis.interventions.play.request import RunOptions
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import direction, unit

@@ -13,8 +13,9 @@ from activation_store.sparse_dictionary import write_dictionary
 from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.edit import Edit
-from analysis.interventions.edits.feature_edits import FeatureEdit, check_dictionary
+from analysis.interventions.edits.edit_options import RunOptions
 from analysis.interventions.edits.linear_readings import StateMoments
+from analysis.interventions.edits.state_edits import FeatureEdit, check_dictionary
 from analysis.interventions.outputs import report_run
 from analysis.interventions.play.experiment import (
     AT_ONCE_CONTROLS,
@@ -24,8 +25,7 @@ from analysis.interventions.play.experiment import (
     SelectionCondition,
     When,
 )
-from analysis.interventions.play.request import RunOptions
-from analysis.interventions.play.start import play
+from analysis.interventions.play.intervention_run import play
 from analysis.runs.propagated_labels import rule_from
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool

@@ -16,10 +16,10 @@ from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, collapse, steer
 from analysis.interventions.effects.study import ranking, study_effects
-from analysis.interventions.play.at_once import Shadows
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan, BodyCondition, When
-from analysis.interventions.play.start import _claim
+from analysis.interventions.play.intervention_run import _claim
+from analysis.interventions.play.outcomes import Shadows
 from analysis.statistics.inference import Inference
 from common.checked_json import with_checksum
 from common.files import write_json

@@ -1,4 +1,4 @@
-"""Forest plots of effects beside those of controls: of each edit, at once by head, and of directions one by one."""
+"""Figures of a run: forest plots of effects beside those of controls, and curves over doses and over time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +10,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from activation_store.interventions import Outcome
-from analysis.figures.style import cluster_colour, new_figure, style, wrapped
+from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, wrapped
 from analysis.figures.style import title as heading
 from analysis.interventions.effects.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED, Against
+from analysis.interventions.effects.courses import TITLES, DoseResponse, Persistence
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
-from analysis.interventions.effects.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
+from analysis.interventions.effects.outcomes import (
+    KL,
+    KL_IN_PLAY,
+    OFF_MANIFOLD,
+    VALUE_CHANGE,
+    group,
+    title,
+    title_with_unit,
+)
 from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
-from analysis.interventions.effects.text import number
+from analysis.interventions.effects.text import number, p_text
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 
@@ -72,13 +81,13 @@ def zero_line(axes: Axes, vertical: bool) -> None:
 
 SPREADS = "standard deviations"
 
-_COLUMNS = 3
+_FOREST_COLUMNS = 3
 """Of panels, at most: with more, letters are too small to be read where the figure is as wide as a page."""
 _INCHES_A_SERIES, _INCHES_A_ROW, _INCHES_A_PANEL, _INCHES_AROUND = 0.1, 0.16, 0.6, 1.5
 _PANEL_WIDTH, _LABEL_WIDTH, _NARROWEST = 3.7, 2.0, 7.6
 _LETTERS_AN_INCH = 11
 _LETTERS_IN_PANEL = 40
-_BAND = "#f3f4f6"
+_STRIPE = "#f3f4f6"
 _REACH = 0.8
 """Share of a row's height that its series spread over."""
 
@@ -139,7 +148,7 @@ def forest(panels: Sequence[ForestPanel], words: tuple[str, str], more_handles: 
     Args:
         more_handles: entries of the legend beside those of the series that occur.
     """
-    columns = min(_COLUMNS, len(panels))
+    columns = min(_FOREST_COLUMNS, len(panels))
     rows_of_panels = -(-len(panels) // columns)
     series = [name for name in LOOKS if any(name in row.series for panel in panels for row in panel.rows)]
     most = max(len(panel.rows) for panel in panels)
@@ -153,7 +162,7 @@ def forest(panels: Sequence[ForestPanel], words: tuple[str, str], more_handles: 
                 axes.set_axis_off()
                 continue
             panel = panels[place]
-            _draw(axes, panel.rows, series, labelled=place % columns == 0)
+            _draw_rows(axes, panel.rows, series, labelled=place % columns == 0)
             axes.set_title(wrapped(panel.title, _LETTERS_IN_PANEL), loc="left")
             axes.set_xlim(*panel.ends)
             axes.set_xlabel(panel.unit)
@@ -162,12 +171,12 @@ def forest(panels: Sequence[ForestPanel], words: tuple[str, str], more_handles: 
     return figure
 
 
-def _draw(axes: Axes, rows: Sequence[ForestRow], series: Sequence[str], labelled: bool) -> None:
+def _draw_rows(axes: Axes, rows: Sequence[ForestRow], series: Sequence[str], labelled: bool) -> None:
     zero_line(axes, vertical=True)
     shifts = _REACH * (np.arange(len(series)) / max(1, len(series)) - (len(series) - 1) / (2 * max(1, len(series))))
     for place, row in enumerate(rows):
         if place % 2:
-            axes.axhspan(place - 0.5, place + 0.5, color=_BAND, zorder=-1, linewidth=0)
+            axes.axhspan(place - 0.5, place + 0.5, color=_STRIPE, zorder=-1, linewidth=0)
         if place and row.group != rows[place - 1].group:
             axes.axhline(place - 0.5, color="#b8bcc2", linewidth=0.8, zorder=0)
         for name, shift in zip(series, shifts, strict=True):
@@ -255,7 +264,7 @@ def _panels(rows_by_arm: Mapping[str, Sequence[ForestRow]], unit: str, not_negat
     return [ForestPanel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
 
 
-_SERIES = (EDIT, RANDOM)
+_RANKED_SERIES = (EDIT, RANDOM)
 
 
 def ranking_figure(study: EffectsStudy) -> Figure | None:
@@ -296,5 +305,119 @@ def _on_behaviour(ranked: Sequence[Ranked]) -> list[ForestPanel]:
 
 def _row(row: ForestRow, direction: str) -> ForestRow:
     """Return a row under its direction's name, with the series that are drawn."""
-    series = {name: estimate for name, estimate in row.series.items() if name in _SERIES}
+    series = {name: estimate for name, estimate in row.series.items() if name in _RANKED_SERIES}
     return replace(row, label=direction, group="", series=series)
+
+
+_AT_ONCE = (KL, VALUE_CHANGE, OFF_MANIFOLD)
+_MOST_PANELS = 20
+_COLUMNS = 4
+_DOSE_WIDTH, _PANEL_HEIGHT, _DOSE_AROUND = 3.1, 2.25, 1.4
+_LETTERS_A_COLUMN = 31
+_BAND = 0.18
+
+
+def dose_response(study: EffectsStudy) -> Figure | None:
+    """Draw outcomes in behaviour, and those at once that sum an edit up, against the dose; None without doses.
+
+    Of many outcomes, those with the smallest p-values are drawn.
+    """
+    shown, left_out = _chosen(
+        [response for response in study.dose_responses if not response.at_once or response.outcome in _AT_ONCE]
+    )
+    if not shown:
+        return None
+    columns = min(_COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    with style():
+        figure = new_figure(max(2, columns) * _DOSE_WIDTH, rows * _PANEL_HEIGHT + _DOSE_AROUND)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axes, response in zip(panels, shown, strict=False):
+            _draw(axes, response)
+        for axes in panels[len(shown) :]:
+            axes.set_axis_off()
+        figure.suptitle(
+            heading("Effects against the dose", _about_doses(study, left_out), _LETTERS_A_COLUMN * max(2, columns))
+        )
+        legend_below(figure, handles([EDIT, *([RANDOM] if any(response.random for response in shown) else [])]))
+    return figure
+
+
+def _chosen(responses: Sequence[DoseResponse]) -> tuple[list[DoseResponse], int]:
+    """Return the outcomes to draw, in their order, and how many are left out."""
+    ranked = sorted(responses, key=lambda response: (not response.at_once, np.nan_to_num(response.p, nan=2.0)))[
+        :_MOST_PANELS
+    ]
+    kept = {response.outcome for response in ranked}
+    return [response for response in responses if response.outcome in kept], len(responses) - len(ranked)
+
+
+def _draw(axes: Axes, response: DoseResponse) -> None:
+    zero_line(axes, vertical=False)
+    if response.random:
+        _draw_series(axes, response.doses, response.random, LOOKS[RANDOM])
+    _draw_series(axes, response.doses, response.effects, LOOKS[EDIT])
+    axes.set_ylim(*limits([*response.effects, *response.random]))
+    axes.set_title(
+        wrapped(title_with_unit(response.outcome), _LETTERS_IN_PANEL)
+        + f"\nslope {number(response.slope.value)}, q {p_text(response.q)}",
+        fontsize=9,
+    )
+    axes.set_xticks(response.doses) if len(response.doses) <= 6 else axes.xaxis.set_major_locator(few_ticks())
+    axes.set_xlabel("dose")
+
+
+def _draw_series(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate], look: dict[str, Any]) -> None:
+    """Draw estimates as a line, with their intervals as a band where they have any."""
+    values, low, high = np.array([(estimate.value, estimate.low, estimate.high) for estimate in estimates]).T
+    known, places = np.isfinite(low), np.array(at)
+    axes.fill_between(places[known], low[known], high[known], color=look["color"], alpha=_BAND, linewidth=0)
+    axes.plot(places, values, linewidth=1.6, **look)
+
+
+def _about_doses(study: EffectsStudy, left_out: int) -> str:
+    more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
+    confidence = f"{100 * study.settings.confidence:g}%"
+    return (
+        f"Means over {study.episodes} episodes with {confidence} intervals. KL and change of the value compare with "
+        "the same agents if nobody had ever edited them, after the same observations; distance is that of the edited "
+        f"state; all others are differences from the unedited twin.{more}"
+    )
+
+
+_PERSISTENCE_WIDTH, _HEIGHT, _PERSISTENCE_LETTERS = 3.6, 4.0, 38
+_ROOM = 0.06
+_POLICIES = {"trained": EDIT, "untrained": UNTRAINED}
+
+
+def persistence_figure(study: EffectsStudy) -> Figure | None:
+    """Draw a panel for each kind of state, and one for the actions; None if no edits were followed."""
+    shown = [what for what in TITLES if any(persistence.what == what for persistence in study.persistences)]
+    if not shown:
+        return None
+    with style():
+        figure = new_figure(max(2, len(shown)) * _PERSISTENCE_WIDTH, _HEIGHT)
+        panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True).flat)
+        for axes, what in zip(panels, shown, strict=True):
+            _draw_persistence(axes, what, [item for item in study.persistences if item.what == what])
+        panels[0].set_ylabel("share left")
+        panels[0].set_ylim(-_ROOM, max(share.value for one in study.persistences for share in one.left) + _ROOM)
+        about = (
+            "Distance of the states, and divergence of the distributions over actions, from those of copies without "
+            f"the edit that get the same observations. Means over {study.episodes} episodes with "
+            f"{100 * study.settings.confidence:g}% intervals."
+        )
+        figure.suptitle(heading("How long an edit lasts", about, _PERSISTENCE_LETTERS * max(2, len(shown))))
+        policies = {persistence.policy for persistence in study.persistences}
+        legend_below(figure, handles([name for policy, name in _POLICIES.items() if policy in policies]))
+    return figure
+
+
+def _draw_persistence(axes: Axes, what: str, persistences: list[Persistence]) -> None:
+    zero_line(axes, vertical=False)
+    axes.axhline(0.5, color="#8a8a8a", linewidth=0.9, linestyle=":")
+    for persistence in persistences:
+        look = LOOKS[_POLICIES[persistence.policy]] | {"markersize": 3}
+        _draw_series(axes, range(len(persistence.left)), persistence.left, look)
+    axes.set_title(TITLES[what])
+    axes.set_xlabel("ticks after the edit")
