@@ -136,9 +136,8 @@ def _check_paths(options: RunOptions) -> None:
         raise UserError("--through names every path, which is what happens without it: leave it out, or name fewer")
     if of_memory := [edit.edit for edit in options.edits if edit.edit in ("clear", "freeze", "transplant")]:
         raise UserError(f"--through is for edits of states in a tick, and --edit {of_memory[0]} is made between ticks")
-    for option, given in (("--follow", options.follow > 0), ("--record", bool(options.record))):
-        if given:
-            raise UserError(f"{option} does not go with --through: leave one of them out")
+    if given := _follow_or_record(options):
+        raise UserError(f"{given} does not go with --through: leave one of them out")
 
 
 def _check_one_by_one(options: RunOptions) -> None:
@@ -146,9 +145,12 @@ def _check_one_by_one(options: RunOptions) -> None:
         raise UserError("--one-by-one is for one --edit collapse or interchange: give the others in a run of their own")
     if len(options.names) < 2 or len(set(options.names)) < len(options.names):
         raise UserError(f"--one-by-one needs at least two different directions, but --direction is {options.direction}")
-    for option, given in (("--follow", options.follow > 0), ("--record", bool(options.record))):
-        if given:
-            raise UserError(f"{option} works with a single edit: play the direction you want without --one-by-one")
+    if given := _follow_or_record(options):
+        raise UserError(f"{given} works with a single edit: play the direction you want without --one-by-one")
+
+
+def _follow_or_record(options: RunOptions) -> str | None:
+    return "--follow" if options.follow > 0 else "--record" if options.record else None
 
 
 def report(folder: Path, equivalent_within: str | None = None) -> None:

@@ -20,9 +20,9 @@ from analysis.world_model.options import MODEL_FILE
 from analysis.world_model.scene import VITALS
 from common.checked_json import with_checksum
 from common.user_error import UserError
-from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.planted_features import axes
+from tests.planted_interventions import unit
 from tests.planted_run import rewrite
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model

@@ -106,7 +106,7 @@ def report_run(
         films = str(error).replace(f"{folder}/", "")  # the page is the same wherever the run is
     figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
     write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, films, figures))
-    replays = () if isinstance(films, str) else (UNEDITED_REPLAY, *(film.file for film in films))
+    replays = () if isinstance(films, str) else (UNEDITED_REPLAY, *films)
     names = (RUN_FILE, LIVES_FILE, *OUTPUTS, PAGE_FILE, *replays)
     files = [folder / name for name in names if (folder / name).exists()]
     done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}

@@ -20,22 +20,16 @@ class DonorRule:
     By default it is drawn among the quarter of all possible donors with another value of the feature whose value is
     farthest from the agent's own. Always taking the one that is farthest would give nearly all edited agents the same
     one or two donors, and the results of a run would be about those.
-
-    Attributes:
-        feature: as in `own_features`, but not the tick, which is the same for all.
-        lottery: number of the lottery in which it is drawn among all possible donors instead, whatever their values;
-            None for the rule above.
     """
 
-    feature: str
+    feature: str  # as in `check_feature`, but not the tick, which is the same for all
     lottery: int | None = None
+    """Number of the lottery in which it is drawn among all possible donors instead, whatever their values; None for the
+    rule above."""
 
     @staticmethod
     def parse(feature: str, columns: Sequence[str]) -> "DonorRule":
-        """Read the name of a feature.
-
-        Args:
-            feature: such as `self_food`.
+        """Read the name of a feature, such as `self_food`.
 
         Raises:
             UserError: there is no such feature, or it is the tick.
@@ -81,28 +75,18 @@ _DONOR_STREAM = 0xD0_0E  # apart from the streams that seats, tasks, maps, actio
 
 @dataclass(frozen=True, eq=False)
 class Donors:
-    """The donors of E edited agents in one tick.
+    """The donors of E edited agents in one tick."""
 
-    Attributes:
-        rows: of the donors among the acting agents, (E,) int64.
-        own: values of the edited agents, (E,) float64.
-        given: values of their donors, (E,) float64.
-    """
-
-    rows: torch.Tensor
-    own: np.ndarray
-    given: np.ndarray
+    rows: torch.Tensor  # of the donors among the acting agents, (E,) int64
+    own: np.ndarray  # values of the edited agents, (E,) float64
+    given: np.ndarray  # values of their donors, (E,) float64
 
 
 class DonorLots:
     """Draws the donors of a group of episodes."""
 
     def __init__(self, rules: Sequence[DonorRule], drawn: np.ndarray, seed: int, numbers: Sequence[int]):
-        """Prepare to draw.
-
-        Args:
-            drawn: which slots are edited, and so never donors, (slots,) bool.
-        """
+        """Prepare to draw; `drawn` says which slots are edited, and so never donors, (slots,) bool."""
         self.rules = tuple(rules)
         self._drawn, self._seed, self._numbers = drawn, seed, numbers
 
@@ -142,13 +126,7 @@ class DonorLots:
 
 
 def _choose(rule: DonorRule, own: np.ndarray, possible: np.ndarray, lots: np.ndarray) -> np.ndarray:
-    """Return the places of donors, (E,) int64; -1 where no possible donor has another value.
-
-    Args:
-        own: values of the edited agents, (E,).
-        possible: values of the possible donors, (D,).
-        lots: from 0 to below 1, (E,).
-    """
+    """Return the places of donors, as `far_donors`, given the values of E edited agents and of D possible donors."""
     distance = np.abs(possible - own[:, None])  # (E, D)
     if rule.lottery is None:
         return far_donors(distance, lots)

@@ -45,27 +45,19 @@ from common.user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """One edit of a run.
-
-    Attributes:
-        directions: along which the state is edited: any number for collapse and interchange, one for steer, origin and
-            target for swap, none for other edits.
-        of: whether the state is edited or its change per tick.
-        every: of clear and transplant: edited ticks from one to the next.
-        erased: the variables that erase removes, and from which layer; None for other edits.
-        donor: of transplant and interchange: how donors are drawn.
-        features: the edit of sparse features by collapse, steer and splice, with strength 0; None for other edits.
-        along: how collapse, steer and interchange move states.
-    """
+    """One edit of a run."""
 
     kind: EditKind
     directions: tuple[Direction, ...] = ()
-    of: EditOf = "state"
-    every: int = 1
-    erased: Reading | None = None
-    donor: DonorRule | None = None
+    """Along which the state is edited: any number for collapse and interchange, one for steer, origin and target for
+    swap, none for other edits."""
+    of: EditOf = "state"  # whether the state is edited or its change per tick
+    every: int = 1  # of clear and transplant: edited ticks from one to the next
+    erased: Reading | None = None  # the variables that erase removes, and from which layer; None for other edits
+    donor: DonorRule | None = None  # of transplant and interchange: how donors are drawn
     features: FeatureEdit | None = None
-    along: Along = "weights"
+    """The edit of sparse features by collapse, steer and splice, with strength 0; None for other edits."""
+    along: Along = "weights"  # how collapse, steer and interchange move states
 
     @staticmethod
     def named(
@@ -113,9 +105,6 @@ class Edit:
 
     def check(self, layer_units: Mapping[str, int], policy: str, sha256: str | None, one_by_one: bool = False) -> None:
         """Refuse directions that do not fit a policy or each other; other arguments as `check_direction`.
-
-        Args:
-            sha256: of its checkpoint file; None if unknown.
 
         Raises:
             UserError: as `check_direction`; or directions are of several layers, not independent, or do not vary.
@@ -174,15 +163,10 @@ class Edit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MadeEdits:
-    """Edits that are made together in a tick.
+    """Edits that are made together in a tick."""
 
-    Attributes:
-        states: of layers, applied in this order.
-        memories: of the memory between ticks, applied in this order.
-    """
-
-    states: tuple[StateEdit, ...] = ()
-    memories: tuple[MemoryEdit, ...] = ()
+    states: tuple[StateEdit, ...] = ()  # of layers, applied in this order
+    memories: tuple[MemoryEdit, ...] = ()  # of the memory between ticks, applied in this order
 
     @property
     def donors(self) -> tuple[DonorRule, ...]:
@@ -356,10 +340,7 @@ def _unit_of_variance(covariance: np.ndarray, wanted: float, random: np.random.G
     A random direction is turned towards the component of the largest or of the smallest variance until it fits. Draws
     that end near that component would be much the same, and controls must differ to tell what one more of them may do.
     These are made of all components, weighted by up to the first power of their variances or of the inverse: the
-    variance is then the wanted one, or as near to it as such a mixture comes.
-
-    Args:
-        covariance: of the states, (units, units).
+    variance is then the wanted one, or as near to it as such a mixture comes. `covariance` is (units, units).
     """
     start = _unit(random.standard_normal(len(covariance)))
     values, vectors = np.linalg.eigh(covariance)

@@ -25,11 +25,7 @@ north, south, east and west; -1 for another task."""
 
 
 def check_feature(prefix: str, feature: str, columns: Sequence[str]) -> None:
-    """Refuse a feature that agents do not have.
-
-    Args:
-        feature: its name, `tick`, or `self_` and a column.
-    """
+    """Refuse a feature that agents do not have: they have `tick`, and `self_` with each column."""
     known = [TICK, *(OWN + column for column in columns)]
     if feature not in known:
         raise UserError(f"{prefix}: there is no feature {feature!r}{did_you_mean(feature, known)}")

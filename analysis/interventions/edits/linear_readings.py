@@ -1,7 +1,8 @@
 """Sums over states and variables: their moments, distances, what can be read linearly, and erasers of such readings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,16 +16,11 @@ _SHRINKAGE = 1e-3  # of the covariance towards a multiple of the identity, so th
 
 @dataclass(frozen=True, eq=False)
 class StateMoments:
-    """Sums over the states of one layer; sums of several groups of episodes add up.
-
-    Attributes:
-        total: their sum, (units,) float64.
-        squares: the sum of their outer products, (units, units) float64.
-    """
+    """Sums over the states of one layer; sums of several groups of episodes add up."""
 
     count: int
-    total: np.ndarray
-    squares: np.ndarray
+    total: np.ndarray  # their sum, (units,) float64
+    squares: np.ndarray  # the sum of their outer products, (units, units) float64
 
     @staticmethod
     def empty(units: int) -> "StateMoments":
@@ -64,27 +60,18 @@ def leading_components(covariance: np.ndarray, share: float = 0.99) -> np.ndarra
     return vectors[:, :count].T
 
 
-@dataclass(frozen=True, eq=False)
-class Distances:
-    """Mahalanobis distances from a layer's unedited states, divided by their root mean square for those states.
+Distance = Callable[[np.ndarray], np.ndarray]
+"""Measures the distance of each state, (B, units) -> (B,)."""
 
-    Attributes:
-        mean: of the unedited states, (units,).
-        whitening: (units, units).
-    """
 
-    mean: np.ndarray
-    whitening: np.ndarray
+def distance_from(moments: StateMoments) -> Distance:
+    """Return the Mahalanobis distance from a layer's unedited states, whose root mean square for those is about 1."""
+    values, vectors = np.linalg.eigh(moments.covariance)
+    return partial(_distance, moments.mean, vectors / np.sqrt(values * len(values)))
 
-    @staticmethod
-    def of(moments: StateMoments) -> "Distances":
-        """Prepare to measure."""
-        values, vectors = np.linalg.eigh(moments.covariance)
-        return Distances(moments.mean, vectors / np.sqrt(values * len(values)))
 
-    def measure(self, states: np.ndarray) -> np.ndarray:
-        """Return the distance of each state, (B, units) -> (B,); unedited states have a root mean square of about 1."""
-        return np.linalg.norm((states - self.mean) @ self.whitening, axis=1)
+def _distance(mean: np.ndarray, whitening: np.ndarray, states: np.ndarray) -> np.ndarray:
+    return np.linalg.norm((states - mean) @ whitening, axis=1)
 
 
 def to_arrays(moments: Mapping[str, StateMoments]) -> dict[str, np.ndarray]:
@@ -111,14 +98,10 @@ _FLAT = 1e-9  # of the largest: eigenvalues of the states' correlations below th
 
 @dataclass(frozen=True)
 class Reading:
-    """Variables that are read from the states of a layer.
-
-    Attributes:
-        variables: features as in `own_features`, at least one.
-    """
+    """Variables that are read from the states of a layer."""
 
     layer: str
-    variables: tuple[str, ...]
+    variables: tuple[str, ...]  # features as in `check_feature`, at least one
 
     @property
     def name(self) -> str:
@@ -143,13 +126,9 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class JointMoments:
-    """Moments of states and of K variables of the same agents in the same ticks.
+    """Moments of states and of K variables of the same agents in the same ticks."""
 
-    Attributes:
-        sums: over states followed by variables, (units + K,) each.
-    """
-
-    sums: StateMoments
+    sums: StateMoments  # over states followed by variables, (units + K,) each
     units: int
 
     @property
@@ -242,9 +221,6 @@ def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Erase
 
     Of all affine edits after which no variable can be read linearly better than from a constant, it changes the states
     least, in the mean square, measured where they are white.
-
-    Args:
-        moments: of the states that it is fitted to, and of the variables.
 
     Raises:
         NothingToErase: a variable does not vary.

@@ -9,17 +9,12 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
-from common.user_error import UserError
 
 
 class MemoryEdit(ABC):
-    """Decides with which memory edited agents begin a tick.
+    """Decides with which memory edited agents begin a tick."""
 
-    Attributes:
-        donor: how donors are drawn, if the edit takes something from their memories; None if it does not.
-    """
-
-    donor: DonorRule | None = None
+    donor: DonorRule | None = None  # how donors are drawn, if the edit takes something from their memories
 
     def taking(self, donors: MemoryState) -> "MemoryEdit":
         """Return the edit of E agents in one tick, given the memories of their donors before it."""
@@ -38,17 +33,9 @@ class MemoryEdit(ABC):
 
 @dataclass(frozen=True)
 class Clear(MemoryEdit):
-    """Empties the memory before every K-th tick.
+    """Empties the memory before every K-th tick."""
 
-    Attributes:
-        every: K, at least 1.
-    """
-
-    every: int
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise UserError(f"--every must be at least 1, not {self.every}")
+    every: int  # K, at least 1
 
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
         """See `MemoryEdit.begin`."""
@@ -106,16 +93,11 @@ class MovedAsFar(MemoryEdit):
 
 @dataclass(frozen=True)
 class Transplant(MemoryEdit):
-    """Begins every K-th tick with the memory of another agent.
-
-    Attributes:
-        every: K, at least 1.
-        memory: of the donors in this tick; None until `taking`.
-    """
+    """Begins every K-th tick with the memory of another agent."""
 
     donor: DonorRule = field()  # not the default of every edit, None
-    every: int
-    memory: MemoryState | None = None
+    every: int  # K, at least 1
+    memory: MemoryState | None = None  # of the donors in this tick; None until `taking`
 
     def taking(self, donors: MemoryState) -> "Transplant":
         """See `MemoryEdit.taking`."""

@@ -30,16 +30,11 @@ _INDEPENDENT = 1e-6  # smallest eigenvalue of the cosines, or correlations, of d
 
 
 class StateEdit(ABC):
-    """Edits one layer.
-
-    Attributes:
-        of: whether the state itself is edited, or its change in each tick.
-        donor: how donors are drawn, if the edit takes something from their states; None if it does not.
-    """
+    """Edits one layer."""
 
     layer: str
-    of: EditOf
-    donor: DonorRule | None = None
+    of: EditOf  # whether the state itself is edited, or its change in each tick
+    donor: DonorRule | None = None  # how donors are drawn, if the edit takes something from their states
 
     def taking(self, donors: torch.Tensor) -> "StateEdit":
         """Return the edit of E agents in one tick, given the states of their donors, (E, units)."""
@@ -67,23 +62,16 @@ class DirectedEdit(StateEdit):
 
 @dataclass(frozen=True, eq=False)
 class ReadOutEdit(DirectedEdit):
-    """Gives K read-outs new values: each becomes a mixture of the old ones, plus a constant.
-
-    Attributes:
-        read: weights of the read-outs, (K, units).
-        bias: of the read-outs, (K,).
-        write: what a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity.
-        mixture: new read-outs from old ones, (K, K).
-        constant: added to them, (K,); or (B, K), others for each state.
-    """
+    """Gives K read-outs new values: each becomes a mixture of the old ones, plus a constant."""
 
     layer: str
     of: EditOf
-    read: np.ndarray
-    bias: np.ndarray
+    read: np.ndarray  # weights of the read-outs, (K, units)
+    bias: np.ndarray  # of the read-outs, (K,)
     write: np.ndarray
-    mixture: np.ndarray
-    constant: np.ndarray
+    """What a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity."""
+    mixture: np.ndarray  # new read-outs from old ones, (K, K)
+    constant: np.ndarray  # added to them, (K,); or (B, K), others for each state
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
@@ -104,18 +92,12 @@ class ReadOutEdit(DirectedEdit):
 
 @dataclass(frozen=True, eq=False)
 class Eraser(DirectedEdit):
-    """Takes K read-outs out of the states: x' = x - (x - mean) right^T left^T, as LEACE does (Belrose et al. 2023).
-
-    Attributes:
-        left: (units, K).
-        right: weights of the read-outs, (K, units); right @ left is the identity.
-        mean: of unedited states, (units,).
-    """
+    """Takes K read-outs out of the states: x' = x - (x - mean) right^T left^T, as LEACE does (Belrose et al. 2023)."""
 
     layer: str
-    left: np.ndarray
-    right: np.ndarray
-    mean: np.ndarray
+    left: np.ndarray  # (units, K)
+    right: np.ndarray  # weights of the read-outs, (K, units); right @ left is the identity
+    mean: np.ndarray  # of unedited states, (units,)
     of: EditOf = "state"
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
@@ -155,16 +137,11 @@ class AsFarAs(StateEdit):
     In a state that the memory keeps, such moves would add up from tick to tick, while the other edit finds its state
     where it has put it. There a move starts where states are on average along the directions, so that a state ends up
     as far from there as the other edit would take it.
-
-    Attributes:
-        original: the other edit, with K axes.
-        directions: orthonormal, (K, units).
-        start: where moves along the directions start, (K,); None for the state itself.
     """
 
-    original: DirectedEdit
-    directions: np.ndarray
-    start: np.ndarray | None = None
+    original: DirectedEdit  # the other edit, with K axes
+    directions: np.ndarray  # orthonormal, (K, units)
+    start: np.ndarray | None = None  # where moves along the directions start, (K,); None for the state itself
 
     @property
     def layer(self) -> str:  # type: ignore[override]
@@ -195,18 +172,14 @@ class Interchange(StateEdit):
     Exchanging the part of a state that a direction reads, and leaving the rest, is an interchange intervention on a
     distributed representation (Geiger et al. 2021, "Causal abstractions of neural networks"; Geiger et al. 2024,
     "Finding alignments between interpretable causal variables and distributed neural representations").
-
-    Attributes:
-        read_outs: holds the read-outs at constants, in whose place the donors' come.
-        along: None, or for a control orthonormal directions along which states are moved as far towards the donor's
-            state instead, (K, units).
-        donors: their states in this tick, (E, units); None until `taking`.
     """
 
-    read_outs: ReadOutEdit
+    read_outs: ReadOutEdit  # holds the read-outs at constants, in whose place the donors' come
     donor: DonorRule = field()  # not the default of every edit, None
     along: np.ndarray | None = None
-    donors: torch.Tensor | None = None
+    """None, or for a control orthonormal directions along which states are moved as far towards the donor's state
+    instead, (K, units)."""
+    donors: torch.Tensor | None = None  # their states in this tick, (E, units); None until `taking`
     of: EditOf = "state"
 
     @property
@@ -352,16 +325,11 @@ _CODERS = 8
 
 @dataclass(frozen=True, eq=False)
 class FeatureEdit(DirectedEdit):
-    """Gives features of every state the same strengths, and leaves all else as it is; or replaces whole states.
-
-    Attributes:
-        numbers: of the features; if there are none, states are replaced by their reconstructions.
-        strength: that the features get; 0 takes them out.
-    """
+    """Gives features of every state the same strengths, and leaves all else as it is; or replaces whole states."""
 
     dictionary: SparseDictionary
-    numbers: tuple[int, ...] = ()
-    strength: float = 0.0
+    numbers: tuple[int, ...] = ()  # of the features; if there are none, states are replaced by their reconstructions
+    strength: float = 0.0  # that the features get; 0 takes them out
     of: EditOf = "state"
 
     @property

@@ -34,28 +34,19 @@ PerEpisode = Callable[[Pairs], np.ndarray]
 
 @dataclass(frozen=True)
 class Against:
-    """An edit compared with one kind of control at the same dose, in one outcome.
+    """An edit compared with one kind of control at the same dose, in one outcome."""
 
-    Attributes:
-        control: one of `CONTROLS`.
-        arms: names of the control arms; their mean is the control.
-        effect: of the control itself, the mean of all arms.
-        difference: effect of the edit minus that of the control. Of random directions its interval, and all below,
-            hold the variance between directions (`from_one_more`); of others, and if all directions do the
-            same, that over episodes.
-        p: of no difference, two-sided, by Student's t; NaN if the variance is unknown, as with a single direction.
-        error: standard error of the difference.
-        as_large: of random directions: how many have at least as large an effect, whatever its sign; else None.
-    """
-
-    control: str
-    arms: tuple[str, ...]
-    effect: Estimate
+    control: str  # one of `CONTROLS`
+    arms: tuple[str, ...]  # names of the control arms; their mean is the control
+    effect: Estimate  # of the control itself, the mean of all arms
     difference: Estimate
-    p: float
-    error: float
+    """Effect of the edit minus that of the control. Of random directions its interval, and all below, hold the variance
+    between directions (`from_one_more`); of others, and if all directions do the same, that over episodes."""
+    p: float  # of no difference, two-sided, by Student's t; NaN if the variance is unknown, as with a single direction
+    error: float  # standard error of the difference
     freedom: int
     as_large: int | None
+    """Of random directions: how many have at least as large an effect, whatever its sign; else None."""
 
     @property
     def drawn(self) -> bool:
@@ -137,16 +128,13 @@ def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.n
     draws = theirs[:, known].mean(axis=1)  # (arms,)
     if control in DRAWN_DIRECTIONS:
         edit = float(effect[known].mean())
-        difference = from_one_more(edit, draws, over.settings.confidence)
-        if not difference.freedom and len(draws) > 1:  # all do the same, such as nothing: no spread but of episodes
-            difference = over.difference(effect - mean)
+        difference, p, error = from_one_more(edit, draws, over.settings.confidence)
+        if not error.known and len(draws) > 1:  # all do the same, such as nothing: no spread but of episodes
+            difference, p, error = over.difference(effect - mean)
         as_large = at_least_as_large(edit, draws)
     else:
-        difference, as_large = over.difference(effect - mean), None
-    return Against(
-        control, tuple(names), over.estimate(mean), difference.estimate, difference.p, difference.error,
-        difference.freedom, as_large,
-    )  # fmt: skip
+        (difference, p, error), as_large = over.difference(effect - mean), None
+    return Against(control, tuple(names), over.estimate(mean), difference, p, error.error, error.freedom, as_large)
 
 
 def on_episodes_of(edit: Pairs, arm: Pairs, values: np.ndarray) -> np.ndarray:
@@ -166,30 +154,21 @@ chance, but no random directions were played to compare it with, or a single one
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(ABC):
-    """What every result that is tested and judged beside its controls has; subclasses say of what.
+    """What every result that is tested and judged beside its controls has; subclasses say of what."""
 
-    Attributes:
-        p: two-sided, of no effect.
-        error: standard error over episodes; NaN if it is unknown.
-        smallest_p: that the test could have.
-        margin: effects smaller than this do not matter; NaN if none was given.
-        q: of no effect, corrected for all results of this kind in the run (Benjamini and Hochberg 1995).
-        beyond_q: of no effect, or no more than that of some kind of control: the largest p of all these tests, which
-            an effect must pass (Berger 1982, Technometrics 24, 295-300), corrected likewise; NaN without controls.
-        equivalence_q: of an effect at least as large as the margin, corrected likewise.
-        detectable: size of effect that would be called one in 80% of runs like this; infinite if none could be.
-    """
-
-    p: float
-    error: float
+    p: float  # two-sided, of no effect
+    error: float  # standard error over episodes; NaN if it is unknown
     freedom: int
-    smallest_p: float
+    smallest_p: float  # that the test could have
     against: tuple[Against, ...]
-    margin: float = np.nan
-    q: float = np.nan
+    margin: float = np.nan  # effects smaller than this do not matter; NaN if none was given
+    q: float = np.nan  # of no effect, corrected for all results of this kind in the run (Benjamini and Hochberg 1995)
     beyond_q: float = np.nan
-    equivalence_q: float = np.nan
+    """Of no effect, or no more than that of some kind of control: the largest p of all these tests, which an effect
+    must pass (Berger 1982, Technometrics 24, 295-300), corrected likewise; NaN without controls."""
+    equivalence_q: float = np.nan  # of an effect at least as large as the margin, corrected likewise
     detectable: float = np.nan
+    """Size of effect that would be called one in 80% of runs like this; infinite if none could be."""
     verdict: Verdict = "undecided"
 
     @property
@@ -224,12 +203,7 @@ Result = TypeVar("Result", bound=Judged)
 
 
 def judged(results: Sequence[Result], pairing_works: bool) -> list[Result]:
-    """Correct the p-values of all results of a kind together, and judge each.
-
-    Args:
-        results: the results, whose q-values, detectable effect and verdict are replaced.
-        pairing_works: whether arms that edit nothing equal their twins; otherwise no result can be trusted.
-    """
+    """Correct the p-values of all results of a kind together, and judge each; without pairing none can be trusted."""
     q = false_discovery(np.array([result.p for result in results]))
     beyond = false_discovery(np.array([result.beyond_p for result in results]))
     sizes = [detectable_effect(result, tests_of(results)) for result in results]

@@ -29,41 +29,29 @@ _FEWEST_DOSES = 2
 
 @dataclass(frozen=True)
 class DoseResponse:
-    """One outcome as a function of the dose.
-
-    Attributes:
-        at_once: whether it is an outcome at once; otherwise it is an effect on behaviour.
-        doses: ascending.
-        effects: at each dose.
-        random: the same of random directions at the doses at which they were played, NaN elsewhere; empty without any.
-        slope: mean over episodes of the least squares slope, per unit of dose.
-        test: how `p` was found.
-        p: two-sided, of no slope; NaN if nothing changes with the dose.
-        q: corrected for all slopes of the run, separately at once and in behaviour.
-        against: the same slope of random directions, over the same doses; None unless they were played at all.
-        beyond_q: of no slope, or no more than that of random directions, corrected likewise; NaN without them.
-        error, freedom, smallest_p: of the slope, as in `Judged`.
-        detectable: size of slope that would be found in 80% of runs like this; infinite if none could be,
-            as without random directions.
-        shape: whether the effects are monotone in the dose; see `_shape`.
-    """
+    """One outcome as a function of the dose."""
 
     outcome: str
-    at_once: bool
-    doses: tuple[float, ...]
-    effects: tuple[Estimate, ...]
+    at_once: bool  # whether it is an outcome at once; otherwise it is an effect on behaviour
+    doses: tuple[float, ...]  # ascending
+    effects: tuple[Estimate, ...]  # at each dose
     random: tuple[Estimate, ...]
-    slope: Estimate
-    test: Test
-    p: float
+    """The same of random directions at the doses at which they were played, NaN elsewhere; empty without any."""
+    slope: Estimate  # mean over episodes of the least squares slope, per unit of dose
+    test: Test  # how `p` was found
+    p: float  # two-sided, of no slope; NaN if nothing changes with the dose
     against: Against | None
-    error: float
+    """The same slope of random directions, over the same doses; None unless they were played at all."""
+    error: float  # of the slope; this and the next two as in `Judged`
     freedom: int
     smallest_p: float
-    shape: Shape
-    q: float = np.nan
+    shape: Shape  # whether the effects are monotone in the dose; see `_shape`
+    q: float = np.nan  # corrected for all slopes of the run, separately at once and in behaviour
     beyond_q: float = np.nan
+    """Of no slope, or no more than that of random directions, corrected likewise; NaN without them."""
     detectable: float = np.nan
+    """Size of slope that would be found in 80% of runs like this; infinite if none could be, as without random
+    directions."""
 
     @property
     def is_found(self) -> bool:
@@ -199,23 +187,19 @@ _ROUNDING = 1e-5  # nats: smaller divergences of distributions over actions cann
 
 @dataclass(frozen=True)
 class Persistence:
-    """What is left of edits that were each made in a single tick.
-
-    Attributes:
-        what: a key of `TITLES`: the distance of a state from that of a copy without the edit, or the Kullback-Leibler
-            divergence of the distributions over actions.
-        left: after 0, 1, ... ticks, as a share of that in the tick of the edit, as long as in every episode a followed
-            agent lives.
-        first: in the tick of the edit: 1 for states, nats for actions.
-        half_life: ticks until half is left, between ticks by linear interpolation; infinite if more than half is left
-            in the last tick.
-    """
+    """What is left of edits that were each made in a single tick."""
 
     policy: str
     what: str
+    """A key of `TITLES`: the distance of a state from that of a copy without the edit, or the Kullback-Leibler
+    divergence of the distributions over actions."""
     left: tuple[Estimate, ...]
-    first: Estimate
+    """After 0, 1, ... ticks, as a share of that in the tick of the edit, as long as in every episode a followed agent
+    lives."""
+    first: Estimate  # in the tick of the edit: 1 for states, nats for actions
     half_life: Estimate
+    """Ticks until half is left, between ticks by linear interpolation; infinite if more than half is left in the last
+    tick."""
     episodes: int
 
 

@@ -1,6 +1,6 @@
 """Effects of edits: on how edited agents live, on their unedited neighbours, and at once in the edited state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,32 +18,22 @@ from analysis.statistics.resampling import Estimate
 class Effect(Judged):
     """The effect of one edit on one outcome in behaviour.
 
-    Attributes:
-        effect: mean over episodes of the mean difference of edited agents from themselves in the twin.
-        twin: mean over episodes of the edited agents' outcome in the twin.
-        spread: standard deviation over lives in the twin; NaN if it is 0.
-        contrast: mean over episodes of the edited agents' mean difference minus that of the unedited.
-        pairs: edited lives with a value in both arms.
-        left_out: edited lives without a value in one of them.
-        test: how `p` was found.
-        without: kinds of control that were not played at this dose, or have no value.
-        error: the larger one of those of `effect` and of `contrast`.
-
-    All others are as in `Judged`; p is NaN if nothing differs from the twin.
+    All others are as in `Judged`: the error is the larger one of those of `effect` and of `contrast`, and p is NaN if
+    nothing differs from the twin.
     """
 
     arm: str
     dose: float | None
     outcome: str
-    effect: Estimate
-    twin: float
-    spread: float
-    contrast: float
+    effect: Estimate  # mean over episodes of the mean difference of edited agents from themselves in the twin
+    twin: float  # mean over episodes of the edited agents' outcome in the twin
+    spread: float  # standard deviation over lives in the twin; NaN if it is 0
+    contrast: float  # mean over episodes of the edited agents' mean difference minus that of the unedited
     episodes: int
-    pairs: int
-    left_out: int
-    test: Test
-    without: tuple[str, ...]
+    pairs: int  # edited lives with a value in both arms
+    left_out: int  # edited lives without a value in one of them
+    test: Test  # how `p` was found
+    without: tuple[str, ...]  # kinds of control that were not played at this dose, or have no value
 
     @property
     def measured(self) -> Estimate:
@@ -58,31 +48,20 @@ class Effect(Judged):
 
 @dataclass(frozen=True)
 class Spillover:
-    """The effect of editing others on one outcome of agents that were not edited.
-
-    Attributes:
-        effect: mean over episodes of the mean difference of unedited agents from themselves in the twin.
-        pairs: unedited lives with a value in both arms.
-        left_out: unedited lives without a value in one of them.
-        p: two-sided, by flipping the signs of episodes.
-        condition: standard error of the effect over episodes.
-        smallest_p: that the test could have.
-        q: corrected for all edits and outcomes of the run.
-        detectable: size of effect that would be found in 80% of runs like this; infinite if none could be.
-    """
+    """The effect of editing others on one outcome of agents that were not edited."""
 
     arm: str
     dose: float | None
     outcome: str
-    effect: Estimate
+    effect: Estimate  # mean over episodes of the mean difference of unedited agents from themselves in the twin
     episodes: int
-    pairs: int
-    left_out: int
-    p: float
-    condition: Condition
-    smallest_p: float
-    q: float = np.nan
-    detectable: float = np.nan
+    pairs: int  # unedited lives with a value in both arms
+    left_out: int  # unedited lives without a value in one of them
+    p: float  # two-sided, by flipping the signs of episodes
+    condition: Condition  # standard error of the effect over episodes
+    smallest_p: float  # that the test could have
+    q: float = np.nan  # corrected for all edits and outcomes of the run
+    detectable: float = np.nan  # size of effect that would be found in 80% of runs like this; infinite if none could be
 
     @property
     def is_found(self) -> bool:
@@ -175,24 +154,18 @@ def _spread(values: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class AtOnce:
-    """One outcome at once of one edit.
-
-    Attributes:
-        level: mean over episodes of the mean over edited lives.
-        lives: edited lives with a value.
-        left_out: edited lives without one.
-        against: each kind of control. With K random directions, its rank among them is a test of its own:
-            p = (1 + as_large) / (1 + K), exact if the direction is drawn like them (Phipson and Smyth 2010).
-    """
+    """One outcome at once of one edit."""
 
     arm: str
     dose: float | None
     outcome: str
-    level: Estimate
+    level: Estimate  # mean over episodes of the mean over edited lives
     episodes: int
-    lives: int
-    left_out: int
+    lives: int  # edited lives with a value
+    left_out: int  # edited lives without one
     against: tuple[Against, ...]
+    """Each kind of control. With K random directions, its rank among them is a test of its own: p = (1 + as_large) / (1
+    + K), exact if the direction is drawn like them (Phipson and Smyth 2010)."""
 
 
 def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[AtOnce]:
@@ -204,7 +177,7 @@ def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over:
     ]
 
 
-def changes_of(measure: str, levels: Sequence[AtOnce]) -> list[tuple[str, AtOnce]]:
+def changes_of(measure: str, levels: Iterable[AtOnce]) -> list[tuple[str, AtOnce]]:
     """Return the changes at once of a measure in total that are of something, such as a head, with what they are of."""
     named = ((Outcome.parse(level.outcome), level) for level in levels)
     return [

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from activation_store.interventions import Outcome
+from activation_store.interventions import Arm, Outcome
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, wrapped
 from analysis.figures.style import title as heading
 from analysis.interventions.effects.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED, Against
@@ -24,7 +24,7 @@ from analysis.interventions.effects.outcomes import (
     title,
     title_with_unit,
 )
-from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
+from analysis.interventions.effects.study import EffectsStudy, ranking
 from analysis.interventions.effects.text import number, p_text
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
@@ -105,15 +105,11 @@ class ForestRow:
 
 @dataclass(frozen=True)
 class ForestPanel:
-    """Rows on one axis.
-
-    Attributes:
-        rows: from top to bottom; the same in all panels of a figure.
-    """
+    """Rows on one axis."""
 
     title: str
     unit: str
-    rows: Sequence[ForestRow]
+    rows: Sequence[ForestRow]  # from top to bottom; the same in all panels of a figure
     ends: tuple[float, float]
 
 
@@ -143,11 +139,7 @@ def _scaled(estimate: Estimate, spread: float) -> Estimate:
 
 
 def forest(panels: Sequence[ForestPanel], words: tuple[str, str], more_handles: Sequence[Line2D] = ()) -> Figure:
-    """Draw panels that have the same rows.
-
-    Args:
-        more_handles: entries of the legend beside those of the series that occur.
-    """
+    """Draw panels that have the same rows; `more_handles` are listed in the legend behind the series that occur."""
     columns = min(_FOREST_COLUMNS, len(panels))
     rows_of_panels = -(-len(panels) // columns)
     series = [name for name in LOOKS if any(name in row.series for panel in panels for row in panel.rows)]
@@ -273,31 +265,34 @@ def ranking_figure(study: EffectsStudy) -> Figure | None:
     if not ranked:
         return None
     top = "the one that moves the distribution over actions furthest at once, in total, is on top"
+    order = top if KL in study.at_once_of(ranked[0].name) else "they are not ranked"
     about = (
-        f"Each direction was edited by itself; {top if KL in ranked[0].at_once else 'they are not ranked'}. In total: "
-        "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
-        "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
-        f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
-        "lies beyond every kind of control. Outcomes that most directions have an effect on come first. Right of each "
-        "panel: the effect in the outcome's own unit."
+        f"Each direction was edited by itself; {order}. In total: compared with the same agents if nobody had ever "
+        "edited them; in play: without the edit of the same tick alone. On behaviour: mean difference of edited agents "
+        "from themselves in the unedited twin, in standard deviations over lives of the twin, with "
+        f"{intervals(study)}; filled if q is at most {LEVEL:g}, and the effect lies beyond every kind of control. "
+        "Outcomes that most directions have an effect on come first. Right of each panel: the effect in the outcome's "
+        "own unit."
     )
-    panels = [*_at_once(ranked), *_on_behaviour(ranked)]
+    panels = [*_at_once(study, ranked), *_on_behaviour(study, ranked)]
     return forest(panels, ("Directions, one by one", about), about_counting())
 
 
-def _at_once(ranked: Sequence[Ranked]) -> list[ForestPanel]:
+def _at_once(study: EffectsStudy, ranked: Sequence[Arm]) -> list[ForestPanel]:
     panels = []
+    levels = {str(arm.direction): study.at_once_of(arm.name) for arm in ranked}
     for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
-        if all(name in entry.at_once for entry in ranked):
+        if all(name in own for own in levels.values()):
             signed = name == VALUE_CHANGE
-            rows = [_row(level_row(entry.at_once[name], signed), entry.direction) for entry in ranked]
+            rows = [_row(level_row(own[name], signed), direction) for direction, own in levels.items()]
             panels.append(ForestPanel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
     return panels
 
 
-def _on_behaviour(ranked: Sequence[Ranked]) -> list[ForestPanel]:
-    names = [name for name, effect in ranked[0].effects.items() if np.isfinite(effect.spread)]
-    rows = {name: [_row(effect_row(entry.effects[name]), entry.direction) for entry in ranked] for name in names}
+def _on_behaviour(study: EffectsStudy, ranked: Sequence[Arm]) -> list[ForestPanel]:
+    effects = {str(arm.direction): study.effects_of(arm.name) for arm in ranked}
+    names = [name for name, effect in effects[str(ranked[0].direction)].items() if np.isfinite(effect.spread)]
+    rows = {name: [_row(effect_row(own[name]), direction) for direction, own in effects.items()] for name in names}
     ends = ends_of([row for panel_rows in rows.values() for row in panel_rows])
     names.sort(key=lambda name: -sum(row.counts for row in rows[name]))
     return [ForestPanel(title(name), SPREADS, rows[name], ends) for name in names]

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -68,20 +68,8 @@ FEWEST_FOR_RANK = 19
 _SAME = 1e-9
 
 
-@dataclass(frozen=True)
-class Difference:
-    """An effect minus what it is compared with.
-
-    Attributes:
-        error: standard error.
-        freedom: degrees of freedom of that error; 0 if it is unknown.
-        p: two-sided, of no difference, by Student's t; NaN if the error is unknown.
-    """
-
-    estimate: Estimate
-    error: float
-    freedom: int
-    p: float
+Difference = tuple[Estimate, float, Condition]
+"""An effect minus what it is compared with; its two-sided p by Student's t, NaN if its error is unknown; and that."""
 
 
 def from_one_more(effect: float, draws: np.ndarray, confidence: float) -> Difference:
@@ -98,10 +86,10 @@ def from_one_more(effect: float, draws: np.ndarray, confidence: float) -> Differ
     spread = float(draws.std(ddof=1)) if count > 1 else np.nan
     error = spread * np.sqrt(1 + 1 / count)
     if not error > _SAME * max(abs(effect), np.abs(draws).max()):
-        return Difference(Estimate(value), np.nan, 0, np.nan)
+        return Estimate(value), np.nan, Condition(np.nan, 0)
     half = stats.t.isf((1 - confidence) / 2, count - 1) * error
     p = 2 * stats.t.sf(abs(value) / error, count - 1)
-    return Difference(Estimate(value, float(value - half), float(value + half)), float(error), count - 1, float(p))
+    return Estimate(value, float(value - half), float(value + half)), float(p), Condition(float(error), count - 1)
 
 
 def at_least_as_large(effect: float, draws: np.ndarray) -> int:
@@ -150,7 +138,6 @@ COUNTED_UP_TO = 6
 """Episodes up to which sign flips are so few that no p-value can be below 2 / their number."""
 
 
-@dataclass(frozen=True)
 class OverEpisodes:
     """Estimates over episodes, the unit of sampling: agents of one episode share a world.
 
@@ -160,8 +147,9 @@ class OverEpisodes:
     tests/analysis/interventions/effects/test_inference.py measures the coverage with 6 to 20 episodes.
     """
 
-    settings: Inference
-    _drawn: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
+    def __init__(self, settings: Inference):
+        self.settings = settings
+        self._drawn: dict[int, np.ndarray] = {}
 
     def estimate(self, values: np.ndarray) -> Estimate:
         """Return the mean over episodes and its interval; episodes that are NaN are left out, (E,).
@@ -195,7 +183,7 @@ class OverEpisodes:
         error, freedom = self.error(values)
         estimate = self.estimate(values)
         p = 2 * float(stats.t.sf(abs(estimate.value) / error, freedom)) if freedom else np.nan
-        return Difference(estimate, error, freedom, p)
+        return estimate, p, Condition(error, freedom)
 
     def smallest_p(self, values: np.ndarray) -> float:
         """Return the smallest p-value that `sign_flip_p` can give over these episodes, (E,), whatever their values."""
@@ -249,11 +237,7 @@ def _flips(episodes: int, settings: Inference) -> np.ndarray:
 
 
 def half_life(left: np.ndarray) -> np.ndarray:
-    """Return after how many ticks half of the first value is left, (R, ticks) -> (R,); infinite if never.
-
-    Args:
-        left: after 0, 1, ... ticks.
-    """
+    """Return after how many ticks, from 0, half of the first value is left, (R, ticks) -> (R,); infinite if never."""
     share = left / left[:, :1]
     below = share <= 0.5
     place = below.argmax(axis=1)

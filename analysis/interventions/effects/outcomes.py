@@ -119,15 +119,11 @@ FOLLOWS, BEND = "follows", "bend"
 
 @dataclass(frozen=True)
 class Margins:
-    """Effects smaller than these do not matter.
-
-    Attributes:
-        spreads: in standard deviations over lives of the unedited twin, for outcomes that are not named; NaN for none.
-        named: in the outcome's own unit, by outcome.
-    """
+    """Effects smaller than these do not matter."""
 
     spreads: float = math.nan
-    named: Mapping[str, float] = field(default_factory=dict)
+    """In standard deviations over lives of the unedited twin, for outcomes that are not named; NaN for none."""
+    named: Mapping[str, float] = field(default_factory=dict)  # in the outcome's own unit, by outcome
 
     def of(self, outcome: str, spread: float = math.nan) -> float:
         """Return the margin of an outcome whose values have this spread over lives; NaN for none."""

@@ -14,22 +14,14 @@ from common.user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The L lives of an arm that is not unedited, and what the twin says about each.
-
-    Attributes:
-        episodes: numbers of its episodes, (E,), ascending.
-        episode: place of each life's episode in `episodes`, (L,) int64.
-        edited: whether the agent was drawn to be edited, (L,) bool.
-        values: outcomes in the arm, (L,) by name.
-        twin: the same in the twin.
-    """
+    """The L lives of an arm that is not unedited, and what the twin says about each."""
 
     arm: Arm
-    episodes: np.ndarray
-    episode: np.ndarray
-    edited: np.ndarray
-    values: Mapping[str, np.ndarray]
-    twin: Mapping[str, np.ndarray]
+    episodes: np.ndarray  # numbers of its episodes, (E,), ascending
+    episode: np.ndarray  # place of each life's episode in `episodes`, (L,) int64
+    edited: np.ndarray  # whether the agent was drawn to be edited, (L,) bool
+    values: Mapping[str, np.ndarray]  # outcomes in the arm, (L,) by name
+    twin: Mapping[str, np.ndarray]  # the same in the twin
 
     def difference(self, outcome: str) -> np.ndarray:
         """Return the arm minus the twin for each life, (L,); NaN where the outcome is missing in one of them."""

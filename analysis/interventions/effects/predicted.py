@@ -34,13 +34,6 @@ _HALF = 0.5
 class Follows(Judged):
     """How often one option of one edit follows the variable by which donors are drawn.
 
-    Attributes:
-        option: head and option, separated by a slash.
-        effect: mean over episodes of the share of edited ticks in which the option follows, minus 0.5, which is
-            expected if the variable does not matter. Ticks with higher and with lower donors count half each.
-        episodes: with a value; it takes lives with higher and lives with lower donors.
-        lives: edited lives with a share.
-
     All others are as in `Judged`, p by flipping the signs of episodes. But a random direction may well move an option
     always in the same way, so that shares are far from normal, near both ends. So beyond_q takes the rank among random
     directions, corrected for all options, variables and doses of a direction (`ranks_among`) and multiplied by the
@@ -50,10 +43,12 @@ class Follows(Judged):
     arm: str
     dose: float | None
     feature: str
-    option: str
+    option: str  # head and option, separated by a slash
     effect: Estimate
-    episodes: int
-    lives: int
+    """Mean over episodes of the share of edited ticks in which the option follows, minus 0.5, which is expected if the
+    variable does not matter. Ticks with higher and with lower donors count half each."""
+    episodes: int  # with a value; it takes lives with higher and lives with lower donors
+    lives: int  # edited lives with a share
 
     @property
     def measured(self) -> Estimate:
@@ -163,30 +158,23 @@ _TURN = 360.0
 class Bend(Judged):
     """What one edit does to the read-outs of a planned displacement, and to the path that agents take.
 
-    Attributes:
-        plan: name of the two directions without their axis, such as masked_3M/lstm_cell.
-        ticks: ahead, of the planned displacement.
-        predicted: by how many tiles the edit moves the planned displacement in total, south and east together.
-        along: how much further agents get in so many ticks than in the twin, in tiles, in the predicted direction.
-        across: the same at right angles to it, clockwise on the map.
-        angle: between the predicted and the realised change of displacement, in degrees from -180 to 180; its
-            interval is over resampled episodes, around the estimate. Without an effect it is anything.
-        lives: edited lives with a value.
-
     All others are as in `Judged`: of the way along the predicted direction, tested by flipping the signs of episodes,
     beside those of controls along the same direction.
     """
 
     arm: str
     dose: float | None
-    plan: str
-    ticks: int
-    predicted: float
+    plan: str  # name of the two directions without their axis, such as masked_3M/lstm_cell
+    ticks: int  # ahead, of the planned displacement
+    predicted: float  # by how many tiles the edit moves the planned displacement in total, south and east together
     along: Estimate
-    across: Estimate
+    """How much further agents get in so many ticks than in the twin, in tiles, in the predicted direction."""
+    across: Estimate  # the same at right angles to it, clockwise on the map
     angle: Estimate
+    """Between the predicted and the realised change of displacement, in degrees from -180 to 180; its interval is over
+    resampled episodes, around the estimate. Without an effect it is anything."""
     episodes: int
-    lives: int
+    lives: int  # edited lives with a value
 
     @property
     def measured(self) -> Estimate:

@@ -34,21 +34,15 @@ class StoredEstimate:
 
 @dataclass(frozen=True)
 class PlayedRun:
-    """What the analysis needs of run.json.
-
-    Attributes:
-        erased: how well what its edits erased can be read.
-        equivalent_within: margins that were given before it was played, as the user wrote them.
-        through: paths along which its edits acted, if not along all.
-    """
+    """What the analysis needs of run.json."""
 
     __pydantic_config__ = ConfigDict(strict=True)
 
     seed: int
     arms: tuple[Arm, ...]
-    erased: tuple[Readability, ...] = ()
-    equivalent_within: str = ""
-    through: tuple[str, ...] = ()
+    erased: tuple[Readability, ...] = ()  # how well what its edits erased can be read
+    equivalent_within: str = ""  # margins that were given before it was played, as the user wrote them
+    through: tuple[str, ...] = ()  # paths along which its edits acted, if not along all
 
 
 def read_run_file(path: Path) -> PlayedRun:

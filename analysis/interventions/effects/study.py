@@ -222,32 +222,33 @@ def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
 
 @dataclass(frozen=True)
 class EffectsStudy:
-    """What an intervention run shows.
-
-    Attributes:
-        lives: that were played in all arms.
-        edited: share of them that were drawn to be edited, 0 to 1.
-        follows: how often options follow the variable by which donors are drawn; empty without donors.
-        bends: whether paths bend as edits of planned displacements predict; empty if no such direction was edited.
-        persistences: how long edits last, if they were followed.
-        broken: outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
-        notes: what a reader must know beside the numbers.
-    """
+    """What an intervention run shows."""
 
     arms: tuple[Arm, ...]
     episodes: int
-    lives: int
-    edited: float
+    lives: int  # that were played in all arms
+    edited: float  # share of them that were drawn to be edited, 0 to 1
     settings: Inference
     effects: tuple[Effect, ...]
     at_once: tuple[AtOnce, ...]
     follows: tuple[Follows, ...]
+    """How often options follow the variable by which donors are drawn; empty without donors."""
     bends: tuple[Bend, ...]
+    """Whether paths bend as edits of planned displacements predict; empty if no such direction was edited."""
     spillovers: tuple[Spillover, ...]
     dose_responses: tuple[DoseResponse, ...]
-    persistences: tuple[Persistence, ...]
+    persistences: tuple[Persistence, ...]  # how long edits last, if they were followed
     broken: dict[str, str]
-    notes: tuple[str, ...]
+    """Outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works."""
+    notes: tuple[str, ...]  # what a reader must know beside the numbers
+
+    def effects_of(self, arm: str) -> dict[str, Effect]:
+        """Return the effects of an edit on behaviour, by outcome."""
+        return {effect.outcome: effect for effect in self.effects if effect.arm == arm}
+
+    def at_once_of(self, arm: str) -> dict[str, AtOnce]:
+        """Return the outcomes of an edit at once, by name."""
+        return {level.outcome: level for level in self.at_once if level.arm == arm}
 
 
 def study_effects(
@@ -287,39 +288,14 @@ def study_effects(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """What the edit of one direction did.
-
-    Attributes:
-        arm: name of the arm in which it was edited.
-        at_once: outcomes in the edited state, by name.
-        effects: on behaviour, by outcome.
-    """
-
-    direction: str
-    arm: str
-    at_once: dict[str, AtOnce]
-    effects: dict[str, Effect]
-
-
-def ranking(study: EffectsStudy) -> list[Ranked]:
-    """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
+def ranking(study: EffectsStudy) -> list[Arm]:
+    """Return the edits of a run that edited directions one by one, the largest KL in total first; empty for other runs.
 
     In play, an edit of a state that the memory keeps moves it little, since it finds it where it put it a tick ago.
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
-    ranked = [
-        Ranked(
-            str(arm.direction),
-            arm.name,
-            {level.outcome: level for level in study.at_once if level.arm == arm.name},
-            {effect.outcome: effect for effect in study.effects if effect.arm == arm.name},
-        )
-        for arm in edits_one_by_one(study.arms)
-    ]
-    kl = [entry.at_once[KL].level.value if KL in entry.at_once else np.nan for entry in ranked]
-    return [ranked[place] for place in np.argsort(-np.nan_to_num(kl, nan=-np.inf), kind="stable")]
+    kl = {level.arm: np.nan_to_num(level.level.value, nan=-np.inf) for level in study.at_once if level.outcome == KL}
+    return sorted(edits_one_by_one(study.arms), key=lambda arm: -kl.get(arm.name, -np.inf))
 
 
 def edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:

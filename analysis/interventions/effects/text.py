@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from activation_store.interventions import Arm
 from analysis.interventions.effects.controls import RANDOM, Against, Judged
 from analysis.interventions.effects.courses import TITLES, DoseResponse, Persistence
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
@@ -18,7 +19,7 @@ from analysis.interventions.effects.outcomes import (
     title_with_unit,
 )
 from analysis.interventions.effects.predicted import Bend, Follows
-from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
+from analysis.interventions.effects.study import EffectsStudy, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 from common.number_text import share_text
@@ -35,13 +36,13 @@ def summary_lines(study: EffectsStudy) -> list[str]:
     ranked = ranking(study)
     if ranked:
         order = "the one whose edit moves the distribution over actions furthest at once, in total, first"
-        lines += ["", f"Directions, {order if KL in ranked[0].at_once else 'not ranked'}:"]
+        lines += ["", f"Directions, {order if KL in study.at_once_of(ranked[0].name) else 'not ranked'}:"]
         lines += _ranking(ranked, study)
     for arm in [] if ranked else dict.fromkeys(effect.arm for effect in study.effects):
-        lines += ["", f"{arm}", *_at_once([level for level in study.at_once if level.arm == arm])]
+        lines += ["", f"{arm}", *_at_once(study.at_once_of(arm))]
         lines += _follows([follow for follow in study.follows if follow.arm == arm])
         lines += _bends([bend for bend in study.bends if bend.arm == arm])
-        lines += _effects([effect for effect in study.effects if effect.arm == arm])
+        lines += _effects(study.effects_of(arm).values())
         lines += _spillovers(study, arm)
     if study.dose_responses:
         lines += ["", "Slopes over doses:", *_slopes(study)]
@@ -100,16 +101,19 @@ def _on_pairing(study: EffectsStudy) -> list[str]:
     return ["Check passed: an arm that edits nothing is identical to its twin."] if checked else []
 
 
-def _ranking(ranked: list[Ranked], study: EffectsStudy) -> Iterator[str]:
+def _ranking(ranked: list[Arm], study: EffectsStudy) -> Iterator[str]:
     """Yield what each direction does at once, and below it what it does to behaviour."""
-    for place, entry in enumerate(ranked, start=1):
-        yield f"  {place}. {entry.direction}"
-        yield from (f"  {line}" for line in _levels(entry.at_once, (KL, KL_IN_PLAY, VALUE_CHANGE)))
-        yield from (f"  {line}" for line in _follows([option for option in study.follows if option.arm == entry.arm]))
-        yield from (f"  {line}" for line in _effects(list(entry.effects.values())))
+    for place, arm in enumerate(ranked, start=1):
+        yield f"  {place}. {arm.direction}"
+        for lines in (
+            _levels(study.at_once_of(arm.name), (KL, KL_IN_PLAY, VALUE_CHANGE)),
+            _follows([option for option in study.follows if option.arm == arm.name]),
+            _effects(study.effects_of(arm.name).values()),
+        ):
+            yield from (f"  {line}" for line in lines)
 
 
-def _effects(effects: list[Effect]) -> Iterator[str]:
+def _effects(effects: Iterable[Effect]) -> Iterator[str]:
     by_verdict: dict[str, list[Effect]] = {}
     for effect in effects:
         by_verdict.setdefault(effect.verdict, []).append(effect)
@@ -166,9 +170,8 @@ def _rank(against: Against) -> str:
     return f" ({against.as_large} of {many} as large)" if against.as_large is not None and many > 1 else ""
 
 
-def _at_once(levels: list[AtOnce]) -> Iterator[str]:
-    named = {change.outcome: change for change in levels}
-    yield from _levels(named, (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS))
+def _at_once(levels: Mapping[str, AtOnce]) -> Iterator[str]:
+    yield from _levels(levels, (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS))
     if heads := _largest("kl", levels)[:_HEADS_SHOWN]:
         parts = (f"{head} {number(change.level.value, False)}" for head, change in heads)
         yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
@@ -219,14 +222,14 @@ def _conclusion(judged: Judged) -> list[str]:
     return [*beyond, judged.words, *([_size_of(None, judged.detectable, judged.measured)] if negative else [])]
 
 
-def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
+def _largest(measure: str, levels: Mapping[str, AtOnce]) -> list[tuple[str, AtOnce]]:
     """Return the changes of a measure in total, the largest first, those without a number last."""
 
     def size(change: tuple[str, AtOnce]) -> float:
         value = change[1].level.value
         return abs(value) if math.isfinite(value) else -math.inf
 
-    return sorted(changes_of(measure, levels), key=size, reverse=True)
+    return sorted(changes_of(measure, levels.values()), key=size, reverse=True)
 
 
 def _spillovers(study: EffectsStudy, arm: str) -> Iterator[str]:

@@ -46,22 +46,15 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class ComparedReplays:
-    """An episode without and with an edit; both replays have the same number of ticks.
+    """An episode without and with an edit; both replays have the same number of ticks."""
 
-    Attributes:
-        unedited: the first replay; after the end of either nobody is present in it.
-        ends: last tick of each before it was made longer.
-        drawn: which agents were drawn at random to be edited, (P,) bool.
-        first: tick at which each agent first differs, -1 if it never does, (P,) int32.
-        differs: what differs at that tick, by player, such as ("place", "food"); empty if nothing ever does.
-    """
-
-    unedited: Replay
+    unedited: Replay  # the first replay; after the end of either nobody is present in it
     edited: Replay
-    ends: tuple[int, int]
-    drawn: np.ndarray
-    first: np.ndarray
+    ends: tuple[int, int]  # last tick of each before it was made longer
+    drawn: np.ndarray  # which agents were drawn at random to be edited, (P,) bool
+    first: np.ndarray  # tick at which each agent first differs, -1 if it never does, (P,) int32
     differs: tuple[tuple[str, ...], ...]
+    """What differs at that tick, by player, such as ("place", "food"); empty if nothing ever does."""
 
     @property
     def ids(self) -> np.ndarray:
@@ -75,17 +68,9 @@ class ComparedReplays:
         return int(ticks.min()) if len(ticks) else None
 
 
-@dataclass(frozen=True)
-class Film:
-    """The replay of one dose of an edit, beside the unedited one."""
-
-    file: str
-    arm: Arm
-    compared: ComparedReplays
-
-
-Films = Sequence[Film]
-"""Of one episode, the lowest dose first; all have as many ticks."""
+Films = Mapping[str, tuple[Arm, ComparedReplays]]
+"""The replay of each dose of an edit beside the unedited one, by file: of one episode, the lowest dose first; all have
+as many ticks."""
 
 
 def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: Callable[[float], None]) -> Films:
@@ -103,8 +88,8 @@ def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: C
     unedited, ticks = read.pop(UNEDITED_REPLAY), max(replay.ticks for replay in read.values())
     mine = lives.of_arm(names[EDITED_REPLAY].name)
     drawn = mine.agent[(mine.episode == REPLAYED_EPISODE) & mine.edited].tolist()
-    films = [Film(name, names[name], compare(unedited, edited, drawn, ticks)) for name, edited in read.items()]
-    return sorted(films, key=lambda film: film.arm.dose or 0)
+    by_dose = sorted(read, key=lambda name: names[name].dose or 0)
+    return {name: (names[name], compare(unedited, read[name], drawn, ticks)) for name in by_dose}
 
 
 def _replays(folder: Path, wanted: Mapping[str, Arm]) -> dict[str, Arm]:
@@ -143,28 +128,28 @@ def page_scripts() -> Scripts:
 
 
 def _shown(films: Films) -> dict[str, Any]:
-    shown = next(number for number, film in enumerate(films) if film.file == EDITED_REPLAY)
-    first = films[0].compared
+    shown = list(films).index(EDITED_REPLAY)
+    arm, compared = films[EDITED_REPLAY]
     facts = {
-        "drawn": first.drawn.tolist(), "unedited": first.ends[0], "shown": shown,
-        "films": [_film(film) for film in films],
+        "drawn": compared.drawn.tolist(), "unedited": compared.ends[0], "shown": shown,
+        "films": [_film(*film) for film in films.values()],
     }  # fmt: skip
-    edited = {f"edited-{number}": _content(film.compared.edited) for number, film in enumerate(films)}
+    edited = {f"edited-{number}": _content(film.edited) for number, (_, film) in enumerate(films.values())}
     return {
         "films": films,
-        "shown": films[shown],
+        "arm": arm,
+        "compared": compared,
         "first": shown,
         "episode": REPLAYED_EPISODE,
-        "difference": first_difference(films[shown].compared),
+        "difference": first_difference(compared),
         "facts": embedded(facts),
-        "contents": {"unedited": _content(first.unedited), **edited},
+        "contents": {"unedited": _content(compared.unedited), **edited},
     }
 
 
-def _film(film: Film) -> dict[str, Any]:
-    compared = film.compared
+def _film(arm: Arm, compared: ComparedReplays) -> dict[str, Any]:
     return {
-        "name": film.arm.name, "dose": film.arm.dose, "first": compared.first.tolist(), "differs": compared.differs,
+        "name": arm.name, "dose": arm.dose, "first": compared.first.tolist(), "differs": compared.differs,
         "firstTick": compared.first_tick, "difference": first_difference(compared), "end": compared.ends[1],
     }  # fmt: skip
 

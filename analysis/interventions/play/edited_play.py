@@ -40,17 +40,11 @@ from reinforcement_learning.play.recorder import Batch, Finished
 
 @dataclass(frozen=True)
 class PlayedGroup:
-    """What a group of episodes leaves.
+    """What a group of episodes leaves."""
 
-    Attributes:
-        rows: one for each life, as in `activation_store.interventions`.
-        moments: of the watched layers, by layer, and of readings, by their names.
-        replay: content of the replay's file, if one of the episodes is to be kept.
-    """
-
-    rows: list[dict[str, Any]]
-    moments: dict[str, StateMoments]
-    replay: bytes | None = None
+    rows: list[dict[str, Any]]  # one for each life, as in `activation_store.interventions`
+    moments: dict[str, StateMoments]  # of the watched layers, by layer, and of readings, by their names
+    replay: bytes | None = None  # content of the replay's file, if one of the episodes is to be kept
 
 
 def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[Batch | Finished | PlayedGroup]:
@@ -186,11 +180,7 @@ class _EditedGame:
     def _measure(
         self, choice: EntrantActions, slots: np.ndarray, unedited: MemoryState, begun: MemoryState, tick: "_Tick"
     ) -> None:
-        """Compare with what the same agents would do without this tick's edit, and if nobody had ever edited them.
-
-        Args:
-            slots: of the edited agents, (E,) int64.
-        """
+        """Compare with what the agents of these slots would do without this tick's edit, and had nobody edited them."""
         decision, rows = choice.decision, tick.rows
         seen = decision.observation.take(rows).to(unedited.hidden.device)
         with capture(self.policy, self.plan.reported) as states:
@@ -201,7 +191,7 @@ class _EditedGame:
         )
         in_play = at_once(without, edited, "in_play", self.plan.directions)
         numbers = {**self.shadows.compare(slots, edited, self.plan.directions), **in_play}
-        far = [distance.measure(tick.edited[layer].cpu().numpy()) for layer, distance in self.plan.distances.items()]
+        far = [distance(tick.edited[layer].cpu().numpy()) for layer, distance in self.plan.distances.items()]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.at_once.add(slots, numbers, tick.donors)

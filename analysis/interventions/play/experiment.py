@@ -5,6 +5,7 @@ Agents are edited from a tick on, until a tick, and while a condition on their o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,135 +18,88 @@ from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.edit import Edit, MadeEdits, Moments, made_in_arm, made_together, measured_in
 from analysis.interventions.edits.edit_options import PATHS, RunOptions, check_feature, feature_values
-from analysis.interventions.edits.linear_readings import Distances, Reading
+from analysis.interventions.edits.linear_readings import Distance, Reading, distance_from, leading_components
 from analysis.interventions.edits.memory_edits import memory_states
 from analysis.interventions.edits.state_edits import coder_of
-from analysis.interventions.play.outcomes import data_span
 from analysis.runs.propagated_labels import CarryingRule
 from analysis.runs.selection_file import read_selection
 from common.argument_checks import COMPARISONS, parts_of
 from common.user_error import UserError
 
+Condition = Callable[[np.ndarray, Sequence[str], int, MemoryState], np.ndarray]
+"""Says for which agents it holds, (B,) bool, given their own rows in the game, (B, columns), the names of the columns,
+the tick, and the memory with which it begins."""
 
-@dataclass(frozen=True)
-class BodyCondition:
-    """A comparison of one feature with a number, such as `self_food < 30`.
 
-    Attributes:
-        feature: `self_` and a column of the agent's own row in the game, also if its policy does not see it; or `tick`.
-        comparison: one of <, <=, >, >=, ==, !=.
+def body_condition(text: str, columns: Sequence[str]) -> Condition:
+    """Return a comparison of a feature with a number, such as `self_food < 30`, also if the policy does not see it.
+
+    Raises:
+        UserError: it has another form, or names no feature.
     """
-
-    feature: str
-    comparison: str
-    number: float
-
-    @staticmethod
-    def parse(text: str, columns: Sequence[str]) -> "BodyCondition":
-        """Read a condition.
-
-        Args:
-            text: such as `self_food < 30`.
-
-        Raises:
-            UserError: it has another form, or names no feature.
-        """
-        feature, comparison, number = parts_of(text, "--while")
-        check_feature(f"--while {text!r}", feature, columns)
-        return BodyCondition(feature, comparison, number)
-
-    def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
-        """Say for which agents it holds.
-
-        Args:
-            rows: the agents' own rows in the game, (B, columns).
-
-        Returns:
-            (B,) bool.
-        """
-        return COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
+    feature, comparison, number = parts_of(text, "--while")
+    check_feature(f"--while {text!r}", feature, columns)
+    return partial(_compared, feature, comparison, number)
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureCondition:
-    """A comparison of a feature's strength, in the state with which a tick begins, with a number.
+def _compared(
+    feature: str, comparison: str, number: float, rows: np.ndarray, columns: Sequence[str], tick: int,
+    memory: MemoryState,
+) -> np.ndarray:  # fmt: skip
+    return COMPARISONS[comparison](feature_values(feature, rows, columns, tick), number)
 
-    Attributes:
-        dictionary: of a layer of the memory.
+
+def feature_condition(text: str, dictionary: SparseDictionary, memory: Sequence[str]) -> Condition:
+    """Return a comparison of a sparse feature's strength in the memory with a number, such as `feature_12 > 3`.
+
+    Raises:
+        UserError: there is no such feature, or its layer's state is not known when a tick begins.
     """
-
-    dictionary: SparseDictionary
-    feature: int
-    comparison: str
-    number: float
-
-    @staticmethod
-    def parse(text: str, dictionary: SparseDictionary, memory: Sequence[str]) -> "FeatureCondition":
-        """Read a condition on a feature.
-
-        Args:
-            text: such as `feature_12 > 3`.
-
-        Raises:
-            UserError: there is no such feature, or its layer's state is not known when a tick begins.
-        """
-        name, comparison, number = parts_of(text, "--while")
-        feature = dictionary.number(name)
-        _check_memory(feature_name(feature), dictionary.source.layer, memory)
-        return FeatureCondition(dictionary, feature, comparison, number)
-
-    def holds(self, memory: MemoryState) -> np.ndarray:
-        """Say for which agents it holds, given their memory before the tick: (B,) bool."""
-        states = memory_states(memory)[self.dictionary.source.layer]
-        strengths = coder_of(self.dictionary, str(states.device)).strengths(states)[:, self.feature]
-        return COMPARISONS[self.comparison](strengths.cpu().numpy(), self.number)
+    name, comparison, number = parts_of(text, "--while")
+    feature = dictionary.number(name)
+    _check_memory(feature_name(feature), dictionary.source.layer, memory)
+    return partial(_strong, dictionary, feature, comparison, number)
 
 
-@dataclass(frozen=True, eq=False)
-class SelectionCondition:
-    """The state with which a tick begins is like the points that were selected in the explorer.
+def _strong(
+    dictionary: SparseDictionary, feature: int, comparison: str, number: float, rows: np.ndarray,
+    columns: Sequence[str], tick: int, memory: MemoryState,
+) -> np.ndarray:  # fmt: skip
+    states = memory_states(memory)[dictionary.source.layer]
+    strengths = coder_of(dictionary, str(states.device)).strengths(states)[:, feature]
+    return COMPARISONS[comparison](strengths.cpu().numpy(), number)
 
-    Attributes:
-        layer: of the memory.
-        rule: labels such states 1, others 0.
+
+def selection_rule(path: Path, memory: Sequence[str], policy_sha256: str | None) -> tuple[str, CarryingRule]:
+    """Return what a selection made in the explorer says of states: their layer, and a rule that labels such states 1.
+
+    Raises:
+        UserError: as `read_selection`; or the run is of another policy, or of a layer whose state is not known when
+            a tick begins.
     """
-
-    layer: str
-    rule: CarryingRule
-
-    @staticmethod
-    def read(path: Path, memory: Sequence[str], policy_sha256: str | None) -> "SelectionCondition":
-        """Read a selection, and fit the rule to the states of its run.
-
-        Raises:
-            UserError: as `read_selection`; or the run is of another policy, or of a layer whose state is not known when
-                a tick begins.
-        """
-        selection = read_selection(path)
-        layer, recorded = selection.run.layer, read_metadata(selection.dump).checkpoint_sha256
-        _check_memory(str(path), layer, memory)
-        if None not in (policy_sha256, recorded) and policy_sha256 != recorded:
-            raise UserError(
-                f"--while {path}: {selection.run.path} is a run of another policy than the one that is edited"
-            )
-        return SelectionCondition(layer, selection.rule())
-
-    def in_words(self) -> str:
-        """Say how an agent's state is compared with the selection, and how well that works on held-out lives."""
-        held_out = self.rule.held_out
-        accuracy = f"right for {held_out.balanced_agreement:.1%} of states" if held_out else "of unknown accuracy"
-        return (
-            f"--while: agents are edited in ticks that begin with a state of {self.layer} most of whose "
-            f"{self.rule.voters} nearest points of the run are selected. On lives that had no vote, this is {accuracy} "
-            "(mean over selected points and others)."
-        )
-
-    def holds(self, memory: MemoryState) -> np.ndarray:
-        """Say for which agents it holds, given their memory before the tick: (B,) bool."""
-        return self.rule.labels_of(memory_states(memory)[self.layer].cpu().numpy()) == 1
+    selection = read_selection(path)
+    layer, recorded = selection.run.layer, read_metadata(selection.dump).checkpoint_sha256
+    _check_memory(str(path), layer, memory)
+    if None not in (policy_sha256, recorded) and policy_sha256 != recorded:
+        raise UserError(f"--while {path}: {selection.run.path} is a run of another policy than the one that is edited")
+    return layer, selection.rule()
 
 
-Condition = BodyCondition | FeatureCondition | SelectionCondition
+def like_selection(
+    layer: str, rule: CarryingRule, rows: np.ndarray, columns: Sequence[str], tick: int, memory: MemoryState
+) -> np.ndarray:
+    """Say whose state of a layer is like the selected points; with its first two arguments given, a `Condition`."""
+    return rule.labels_of(memory_states(memory)[layer].cpu().numpy()) == 1
+
+
+def rule_in_words(layer: str, rule: CarryingRule) -> str:
+    """Say how an agent's state is compared with the selection, and how well that works on held-out lives."""
+    accuracy = f"right for {rule.held_out.balanced_agreement:.1%} of states" if rule.held_out else "of unknown accuracy"
+    return (
+        f"--while: agents are edited in ticks that begin with a state of {layer} most of whose {rule.voters} nearest "
+        f"points of the run are selected. On lives that had no vote, this is {accuracy} (mean over selected points and "
+        "others)."
+    )
 
 
 def _check_memory(name: str, layer: str, memory: Sequence[str]) -> None:
@@ -158,17 +112,11 @@ def _check_memory(name: str, layer: str, memory: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class When:
-    """The ticks in which drawn agents are edited.
+    """The ticks in which drawn agents are edited."""
 
-    Attributes:
-        first: the first tick of the episode, from 0.
-        until: the first tick after the last one; None for the end of the episode.
-        condition: on the agent's own body or on its memory, that must hold in each tick; None for none.
-    """
-
-    first: int = 0
-    until: int | None = None
-    condition: Condition | None = None
+    first: int = 0  # tick of the episode
+    until: int | None = None  # the first tick after the last one; None for the end of the episode
+    condition: Condition | None = None  # that must hold in each tick
 
     def __post_init__(self) -> None:
         if self.first < 0:
@@ -176,16 +124,11 @@ class When:
         if self.until is not None and self.until <= self.first:
             raise UserError(f"--until-tick must be after --from-tick ({self.first}), not {self.until}")
 
-    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int, memory: MemoryState | None = None) -> np.ndarray:
-        """Say which agents are edited in a tick, (B,) bool; arguments as those of the conditions' `holds`."""
+    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int, memory: MemoryState) -> np.ndarray:
+        """Say which agents are edited in a tick, (B,) bool; arguments as those of a `Condition`."""
         if tick < self.first or (self.until is not None and tick >= self.until):
             return np.zeros(len(rows), dtype=bool)
-        if self.condition is None:
-            return np.ones(len(rows), dtype=bool)
-        if isinstance(self.condition, BodyCondition):
-            return self.condition.holds(rows, columns, tick)
-        assert memory is not None
-        return self.condition.holds(memory)
+        return np.ones(len(rows), dtype=bool) if self.condition is None else self.condition(rows, columns, tick, memory)
 
 
 AT_ONCE_CONTROLS = 20
@@ -197,37 +140,26 @@ UNTRAINED_UNEDITED = "untrained, unedited"
 
 @dataclass(frozen=True, eq=False)
 class ArmPlan(MadeEdits):
-    """How the agents of one arm are edited, and what is measured on the way.
-
-    Attributes:
-        drawn: number of agents in each world that are drawn at random.
-        watched: layers whose unedited states are summed up; of unedited arms.
-        distances: of edited states from unedited ones, by layer.
-        directions: whose read-outs are compared before and after the edit.
-        spans: as `data_span`, by layer; what donors change is compared with them.
-        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
-            all agents, which must be watched, and otherwise with edited states.
-        replayed: number of the episode whose replay is kept; None for none.
-        recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
-        follow: number of ticks for which agents are followed after each edit, which is then made in a single tick; 0 if
-            they are edited in all ticks.
-        through: paths along which edits of states act.
-        controls: plans of random edits that are not played, but compared with the edit in its own states, at once.
-    """
+    """How the agents of one arm are edited, and what is measured on the way."""
 
     name: str
-    drawn: int
+    drawn: int  # number of agents in each world that are drawn at random
     when: When = field(default_factory=When)
-    watched: tuple[str, ...] = ()
-    distances: Mapping[str, Distances] = field(default_factory=dict)
-    directions: tuple[Direction, ...] = ()
+    watched: tuple[str, ...] = ()  # layers whose unedited states are summed up; of unedited arms
+    distances: Mapping[str, Distance] = field(default_factory=dict)  # of edited states from unedited ones, by layer
+    directions: tuple[Direction, ...] = ()  # whose read-outs are compared before and after the edit
     spans: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """By layer, as `leading_components`, (K, units): what donors change is compared with them."""
     readings: tuple[Reading, ...] = ()
-    replayed: int | None = None
-    recorded: tuple[str, ...] = ()
+    """Variables that are summed up together with a layer's states: in an unedited arm with the states of all agents,
+    which must be watched, and otherwise with edited states."""
+    replayed: int | None = None  # number of the episode whose replay is kept
+    recorded: tuple[str, ...] = ()  # layers whose activations are recorded in every tick
     follow: int = 0
-    through: tuple[str, ...] = PATHS
+    """Ticks for which agents are followed after each edit, which is then made in a single tick; 0 to edit in all."""
+    through: tuple[str, ...] = PATHS  # paths along which edits of states act
     controls: "tuple[ArmPlan, ...]" = ()
+    """Random edits that are not played, but compared with the edit in its own states, at once."""
 
     @property
     def interchanged(self) -> tuple[str, ...]:
@@ -248,20 +180,14 @@ class ArmPlan(MadeEdits):
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What the options of a run stand for.
-
-    Attributes:
-        edits: applied together, in this order.
-        drawn: number of agents in each world that are edited.
-        reported: directions whose read-outs are compared before and after the edit.
-    """
+    """What the options of a run stand for."""
 
     options: RunOptions
-    edits: tuple[Edit, ...]
-    drawn: int
+    edits: tuple[Edit, ...]  # applied together, in this order
+    drawn: int  # number of agents in each world that are edited
     when: When = field(default_factory=When)
-    reported: tuple[Direction, ...] = ()
-    memory: tuple[str, ...] = ()
+    reported: tuple[Direction, ...] = ()  # whose read-outs are compared before and after the edit
+    memory: tuple[str, ...] = ()  # layers of the policy's memory
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -359,9 +285,9 @@ class Experiment:
         return replace(
             edited,
             controls=tuple(self._edited(control, moments) for control in self.measured_at_once(arm)),
-            distances={layer: Distances.of(moments[layer]) for layer in edited.layers},
+            distances={layer: distance_from(moments[layer]) for layer in edited.layers},
             directions=tuple(measured_in(direction, moments) for direction in self.reported),
-            spans={layer: data_span(moments[layer]) for layer in self.watched} if has_donors else {},
+            spans={layer: leading_components(moments[layer].covariance) for layer in self.watched if has_donors},
             readings=self.readings if arm.kind == "edit" else (),
             follow=self.options.follow if arm.kind == "edited once" else 0,
         )

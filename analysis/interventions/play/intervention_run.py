@@ -7,7 +7,7 @@ import contextlib
 import functools
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,14 @@ from analysis.interventions.effects.inference import planned_lines
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import (
     ArmPlan,
-    BodyCondition,
     Condition,
     Experiment,
-    FeatureCondition,
-    SelectionCondition,
     When,
+    body_condition,
+    feature_condition,
+    like_selection,
+    rule_in_words,
+    selection_rule,
 )
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from common.argument_checks import parts_of, split
@@ -175,14 +177,13 @@ class PlayedArms:
         return path.exists() and sha256(path) == proof
 
 
-def play_experiment(
-    played: PlayedArms, contests: Mapping[str, Contest], workers: Workers, on_episodes: Callable[[int], None]
-) -> LivesTable:
-    """Play what is missing, and return the lives of all arms.
+def _results(
+    played: PlayedArms, contests: Mapping[str, Contest], workers: Workers
+) -> Iterator[tuple[ArmGroup, PlayedGroup | Batch | Finished | PlayedAgain]]:
+    """Play what is missing; each group must be kept before the next result is taken.
 
     Args:
         contests: the trained policy alone in its world, and the untrained one in the same world, by those words.
-        on_episodes: called with the number of episodes that have just been played.
 
     Raises:
         NothingToErase: as `Experiment.plan`, before anything but unedited arms is played.
@@ -195,24 +196,11 @@ def play_experiment(
         plans = {arm.name: played.plan(arm, moments.get(arm.policy, {})) for arm in wanted}
         for policy, contest in contests.items():
             mine = [arm for arm in wanted if arm.policy == policy]
-            missing = [group for arm in mine for group in played.missing(arm)]
-            if missing:
+            if missing := [group for arm in mine for group in played.missing(arm)]:
                 job = functools.partial(play_group, plans={arm.name: plans[arm.name] for arm in mine})
-                _play(played, play_groups(contest, missing, job, workers), on_episodes)
-    return LivesTable.of_rows(played.rows())
-
-
-def _play(played: PlayedArms, results: Iterable[tuple[Group, Any]], on_episodes: Callable[[int], None]) -> None:
-    """Keep what groups leave while they are played."""
-    for group, result in results:
-        assert isinstance(group, ArmGroup)
-        if isinstance(result, PlayedGroup):
-            played.store(group, result)
-            on_episodes(len(group.numbers))
-        elif isinstance(result, PlayedAgain):
-            played.dumps.start_over(group.arm, group)
-        else:
-            played.dumps.take(group.arm, result)
+                for group, result in play_groups(contest, missing, job, workers):
+                    assert isinstance(group, ArmGroup)
+                    yield group, result
 
 
 def readability(played: PlayedArms) -> list[Readability]:
@@ -304,13 +292,16 @@ def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple
         missing = played.episodes_missing()
         print(f"{len(played.arms)} arms of {options.episodes} episodes, {missing:,} episodes to play")
         done = 0
-
-        def on_episodes(count: int) -> None:
-            nonlocal done
-            done += count
-            show(done, missing, "")
-
-        return played, play_experiment(played, {"trained": contest, "untrained": untrained}, workers, on_episodes)
+        for group, result in _results(played, {"trained": contest, "untrained": untrained}, workers):
+            if isinstance(result, PlayedGroup):
+                played.store(group, result)
+                done += len(group.numbers)
+                show(done, missing, "")
+            elif isinstance(result, PlayedAgain):
+                dumps.start_over(group.arm, group)
+            else:
+                dumps.take(group.arm, result)
+        return played, LivesTable.of_rows(played.rows())
 
 
 def _contest(options: RunOptions) -> Contest:
@@ -369,12 +360,12 @@ def _condition(
     if not text:
         return None
     if options.selection:
-        condition = SelectionCondition.read(options.selection, memory, policy_sha256)
-        print(condition.in_words(), flush=True)
-        return condition
+        layer, rule = selection_rule(options.selection, memory, policy_sha256)
+        print(rule_in_words(layer, rule), flush=True)
+        return functools.partial(like_selection, layer, rule)
     if dictionary is not None and parts_of(text, "--while")[0].startswith(FEATURE):
-        return FeatureCondition.parse(text, dictionary, memory)
-    return BodyCondition.parse(text, columns)
+        return feature_condition(text, dictionary, memory)
+    return body_condition(text, columns)
 
 
 def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:

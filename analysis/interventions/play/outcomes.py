@@ -20,7 +20,6 @@ from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from analysis.interventions.edits.donor_rule import DonorRule, Donors
-from analysis.interventions.edits.linear_readings import StateMoments, leading_components
 from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -40,11 +39,9 @@ class LifeOutcomes:
     """Counts for every slot of a pool during one group of episodes."""
 
     def __init__(self, pool: PolicyPool, goals: np.ndarray, first_tick: int):
-        """Start to count; the pool's episodes must have started.
+        """Start to count in the episodes that the pool has started; moves towards the goal from a tick on.
 
-        Args:
-            goals: of each slot, as `goals_of` returns them.
-            first_tick: from which moves towards the goal count.
+        `goals` are those of each slot, as `goals_of` returns them.
         """
         self.pool = pool
         self._goals, self._first_tick = STEPS[goals], first_tick  # (slots, 2)
@@ -58,12 +55,7 @@ class LifeOutcomes:
         self._distance = np.zeros(0, dtype=np.int16)  # to it; `_FAR` if none is in view
 
     def before_tick(self, slots: np.ndarray, position: np.ndarray) -> None:
-        """Look at acting agents before they act.
-
-        Args:
-            slots: of the agents, (B,) int64.
-            position: row and column of each on the map, (B, 2) int16.
-        """
+        """Look at acting agents in their slots, (B,) int64, and places on the map, (B, 2) int16, before they act."""
         self._count_approaches(slots, position)
         self._count_moves(slots, position)
         tiles = self.pool.arrival.observations["Tile"][slots]
@@ -123,9 +115,7 @@ class LifeOutcomes:
 def _nearest_food(tiles: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the nearest food tile in each view, (B, 2), and the moves that it is away, (B,); `_FAR` if there is none.
 
-    Args:
-        tiles: row, column and material of each tile in view, (B, tiles, 3) int16.
-        position: row and column of each agent, (B, 2) int16.
+    `tiles` are row, column and material of each tile in view, (B, tiles, 3) int16.
     """
     moves = np.abs(tiles[:, :, :2] - position[:, None]).sum(axis=2)  # (B, tiles)
     moves = np.where(tiles[:, :, 2] == Foilage.index, moves, _FAR)
@@ -137,11 +127,6 @@ def _nearest_food(tiles: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, 
 _FOLLOWS = ("follows_lower", "follows_higher")
 _SMALLEST_GAIN = 1e-4  # of a probability; smaller ones may be rounding
 _SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
-
-
-def data_span(moments: StateMoments) -> np.ndarray:
-    """Return the leading principal components of a layer's unedited states, as `leading_components`, (K, units)."""
-    return leading_components(moments.covariance)
 
 
 def share_within(span: np.ndarray, changes: np.ndarray) -> np.ndarray:
@@ -317,16 +302,11 @@ _MOST_OPTIONS_NAMED = 5
 
 @dataclass(frozen=True)
 class Outputs:
-    """A policy's outputs for B agents.
-
-    Attributes:
-        value: (B,).
-        states: of some layers, (B, units) each.
-    """
+    """A policy's outputs for B agents."""
 
     distribution: ActionDistribution
-    value: torch.Tensor
-    states: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    value: torch.Tensor  # (B,)
+    states: Mapping[str, torch.Tensor] = field(default_factory=dict)  # of some layers, (B, units) each
 
     def take(self, agents: torch.Tensor) -> "Outputs":
         """Return the outputs for the given agents, (A,) int64 without repetitions, in their order."""

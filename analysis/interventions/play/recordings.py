@@ -75,11 +75,7 @@ class RecordedArms(contextlib.ExitStack):
     """
 
     def __init__(self, folder: Path, contest: Contest, arms: Sequence[Arm], plan: RecordingPlan):
-        """Prepare to record.
-
-        Args:
-            plan: episodes, seed and layers; without layers, nothing is recorded.
-        """
+        """Prepare to record the episodes and layers of a plan; without layers, nothing is recorded."""
         super().__init__()
         self._metadata = {
             arm.name: (dump_folder(folder, arm), _metadata(contest, plan, arm))
@@ -155,11 +151,7 @@ class KeptReplay:
     """
 
     def __init__(self, pool: PolicyPool, world: int, drawn: np.ndarray):
-        """Start to record.
-
-        Args:
-            drawn: which of the pool's slots were drawn at random, (slots,) bool.
-        """
+        """Start to record; `drawn` says which of the pool's slots were drawn at random, (slots,) bool."""
         shared, first = pool.shared[world], world * pool.agents
         self._realm = shared.world.game.realm
         for agent, is_drawn in zip(shared.agents, drawn[first : first + pool.agents], strict=True):

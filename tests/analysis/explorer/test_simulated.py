@@ -20,9 +20,9 @@ from analysis.features.observed import Observed
 from analysis.position import POSITION_COLUMNS, positions
 from analysis.runs.finished_run import read_run
 from tests.analysis.explorer.conftest import READY, quiet
-from tests.analysis.interventions.play.directions import unit
 from tests.browser import opened, settle, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
+from tests.planted_interventions import unit
 from tests.planted_run import planted_run
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model

@@ -16,9 +16,9 @@ from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
 from analysis.world_model.imagination import ImaginedTick, imagine, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.scene import own_columns
-from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.test_edits import assert_same, edits_of, simulated, updates
 from tests.command import assert_refuses
+from tests.planted_interventions import unit
 
 FEATURE = "self_row"
 LIVES, TICKS = 16, 3

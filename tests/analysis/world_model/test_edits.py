@@ -24,9 +24,9 @@ from analysis.world_model.imagination import ImaginedTick, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects, over_lives
 from analysis.world_model.scene import MOVES
-from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
 from tests.planted_features import axes
+from tests.planted_interventions import direction, unit
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 TICKS = 3

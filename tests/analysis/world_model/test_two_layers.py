@@ -15,9 +15,9 @@ from analysis.world_model.model import WorldModel, load_model, save_model
 from analysis.world_model.saliency import components_of
 from analysis.world_model.unroll import remember
 from analysis.world_model.windows import CONTEXT
-from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.test_edits import edits_of
 from tests.command import run_well
+from tests.planted_interventions import unit
 from tests.trained_world_model import arguments
 
 UNITS = 16

@@ -17,8 +17,8 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SETTLING
 from analysis.world_model.validation import InGame, Validated, draw_validation, sign_agreement, validated_rows
 from analysis.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
-from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.test_edits import critic_direction, edits_of
+from tests.planted_interventions import unit
 
 TICKS = SETTLING + 3
 

@@ -18,9 +18,9 @@ from analysis.world_model.simulation import TICKS, searched, value
 from analysis.world_model.unroll import remember, unroll
 from analysis.world_model.windows import CONTEXT, check_dump, maps_of_episodes, split_maps
 from common.files import sha256
-from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.conftest import HORIZON
 from tests.command import assert_refuses
+from tests.planted_interventions import unit
 
 
 def places_of(records: Records) -> list[tuple[int, ...]]:

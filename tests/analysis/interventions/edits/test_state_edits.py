@@ -16,8 +16,8 @@ from analysis.interventions.edits.linear_readings import (
     held_out_r_squared,
 )
 from analysis.interventions.edits.state_edits import AsFarAs, DirectedEdit, Eraser, Untouched, collapse, steer, swap
-from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
+from tests.planted_interventions import direction, unit
 
 UNITS, COUNT = 8, 3000
 COLUMNS = ("id", "food", "npc_type")

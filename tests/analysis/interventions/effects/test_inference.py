@@ -105,23 +105,23 @@ def test_sign_flips_hold_their_level(episodes: int, shape: str) -> None:
 
 
 def test_one_more_draw_by_hand() -> None:
-    result = from_one_more(10.0, np.array([1.0, 2.0, 3.0]), 0.95)
-    assert result.estimate.value == pytest.approx(8) and result.freedom == 2
-    assert result.error == pytest.approx(np.sqrt(4 / 3))
-    assert result.estimate.low == pytest.approx(8 - 4.302653 * np.sqrt(4 / 3), abs=1e-4)
-    assert result.p == pytest.approx(0.0202, abs=1e-3)
+    estimate, p, error = from_one_more(10.0, np.array([1.0, 2.0, 3.0]), 0.95)
+    assert estimate.value == pytest.approx(8) and error.freedom == 2
+    assert error.error == pytest.approx(np.sqrt(4 / 3))
+    assert estimate.low == pytest.approx(8 - 4.302653 * np.sqrt(4 / 3), abs=1e-4)
+    assert p == pytest.approx(0.0202, abs=1e-3)
 
 
 @pytest.mark.parametrize("draws", [[1.0], [2.0, 2.0]])
 def test_draws_without_a_spread_tell_nothing(draws: list[float]) -> None:
-    result = from_one_more(10.0, np.array(draws), 0.95)
-    assert np.isnan(result.p) and np.isnan(result.estimate.low) and result.freedom == 0
+    estimate, p, error = from_one_more(10.0, np.array(draws), 0.95)
+    assert np.isnan(p) and np.isnan(estimate.low) and error.freedom == 0
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 20])
 def test_one_more_draw_is_called_different_in_one_case_of_twenty(count: int) -> None:
     drawn = np.random.default_rng(count).normal(30, 7, (2000, 1 + count))
-    rate = np.mean([from_one_more(float(row[0]), row[1:], 0.95).p <= 0.05 for row in drawn])
+    rate = np.mean([from_one_more(float(row[0]), row[1:], 0.95)[1] <= 0.05 for row in drawn])
     assert rate == pytest.approx(0.05, abs=0.015)
 
 

@@ -70,7 +70,7 @@ def test_random_directions_that_all_do_nothing_are_controls() -> None:
     effect, theirs = rng.normal(2, 0.5, 8), np.zeros((8, 8))
     over = OverEpisodes(SETTINGS)
     same = against("random directions", ["a"] * 8, effect, theirs, over)
-    assert same.p == over.difference(effect).p < 0.001 and same.freedom == 7 and same.as_large == 0
+    assert same.p == over.difference(effect)[1] < 0.001 and same.freedom == 7 and same.as_large == 0
     assert np.isnan(against("random directions", ["a"], effect, theirs[:1], over).p)
 
 

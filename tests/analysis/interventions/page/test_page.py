@@ -30,9 +30,9 @@ from analysis.runs.finished_files import open_finished
 from common.checked_json import with_checksum
 from common.files import write_json
 from reinforcement_learning.play.contest import Group
-from tests.analysis.interventions.play.directions import unit
 from tests.browser import opened, said_of_damage, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
+from tests.planted_interventions import unit
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +72,8 @@ def films(run_folder: Path) -> Films:
 
 @pytest.fixture(scope="module")
 def compared(films: Films) -> ComparedReplays:
-    assert [(film.file, film.arm.dose) for film in films] == [(LOWER, -1), (EDITED_REPLAY, 1)]
-    return films[1].compared
+    assert [(file, arm.dose) for file, (arm, _) in films.items()] == [(LOWER, -1), (EDITED_REPLAY, 1)]
+    return films[EDITED_REPLAY][1]
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_the_slider_moves_both_replays(page, compared: ComparedReplays) -> None:
 
 
 def test_another_dose_is_shown_on_the_right(page, films: Films) -> None:
-    lower, higher = (film.compared for film in films)
+    lower, higher = (compared for _, compared in films.values())
     seek(page, 7)
     assert on_map(page, "edited") == truth(higher.edited, 7) != truth(lower.edited, 7)
     page.get_by_role("slider", name="Dose").fill("0")

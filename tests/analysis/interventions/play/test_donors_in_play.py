@@ -10,15 +10,15 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors
+from analysis.interventions.edits.linear_readings import leading_components
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, collapse
 from analysis.interventions.play.experiment import ArmPlan, When
-from analysis.interventions.play.outcomes import data_span
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
 from tests.driven import UNITS, drive, emptied_gates, lives_of, played
+from tests.planted_interventions import unit
 from tests.tiny_policies import tiny_entrant
 
 ROWS, COLUMNS, IDLE = 3, 5, 9  # units of the hidden state that hold the agent's row, column and row on the map
@@ -110,7 +110,7 @@ def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool)
     """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
     layers = ("lstm_hidden", "lstm_cell")
     moments = played(pool, GROUP, ArmPlan("edit", 6, watched=layers)).moments
-    spans = {layer: data_span(own) for layer, own in moments.items()}
+    spans = {layer: leading_components(own.covariance) for layer, own in moments.items()}
     assert [len(span) for span in spans.values()] == [2, 2]
     given = {"spans": spans, "when": When(4)}
     for plan, share in (
@@ -141,7 +141,8 @@ def test_without_anyone_who_differs_nobody_is_edited(pool: PolicyPool) -> None:
 
 
 def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:
-    first, second = (outcomes(pool, memories=(Transplant(BY_ROW, 1),), states=along(ROWS)) for _ in range(2))
+    states = (*along(ROWS), collapse([unit(IDLE, UNITS)], "change"))
+    first, second = (outcomes(pool, memories=(Transplant(BY_ROW, 1),), states=states) for _ in range(2))
     for name, values in first.items():
         np.testing.assert_array_equal(values, second[name], err_msg=name)
 

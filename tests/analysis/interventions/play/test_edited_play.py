@@ -9,18 +9,18 @@ import torch
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import GOAL
-from analysis.interventions.edits.linear_readings import Distances
+from analysis.interventions.edits.linear_readings import distance_from
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar, Transplant
-from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
-from analysis.interventions.play.experiment import ArmPlan, BodyCondition, When
+from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, steer
+from analysis.interventions.play.experiment import ArmPlan, When, body_condition
 from analysis.interventions.play.outcomes import goals_of
 from reinforcement_learning.game.fast_game.ways import SIDES
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import TaskSettings
-from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, driven_contest, lives_of, played
+from tests.planted_interventions import unit
 
 IDLE = 5
 GROUP = Group(4, (0, 1))
@@ -80,7 +80,7 @@ def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, tw
 
 
 def test_only_edited_agents_are_measured_and_only_edited_ticks_count(pool: PolicyPool) -> None:
-    hungry = When(condition=BodyCondition("self_food", "<", 60))
+    hungry = When(condition=body_condition("self_food < 60", ["food"]))
     edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9), when=hungry)
     ticks = edited.outcomes["edited_ticks"]
     was_hungry = ~np.isnan(ticks)
@@ -92,7 +92,7 @@ def test_other_read_outs_and_distances_are_reported(pool: PolicyPool) -> None:
     moments = played(pool, GROUP, ArmPlan("edit", 4, watched=("lstm_hidden",))).moments["lstm_hidden"]
     assert moments.count > 300
     driver, idle = unit(DRIVER, UNITS, "driver"), unit(IDLE, UNITS, "idle")
-    given = {"distances": {"lstm_hidden": Distances.of(moments)}, "directions": (driver, idle), "when": When(0, 1)}
+    given = {"distances": {"lstm_hidden": distance_from(moments)}, "directions": (driver, idle), "when": When(0, 1)}
     near, far = (lives(pool, steer(driver, dose), **given) for dose in (0.0, 0.9))
     assert np.nanmax(np.abs(far.outcomes["moved_total/idle"])) < 1e-6
     assert np.nanmin(far.outcomes["moved_total/driver"]) > np.nanmax(near.outcomes["moved_total/driver"])
@@ -125,12 +125,6 @@ def test_a_random_memory_is_as_far_away_stays_between_edits_and_its_moves_do_not
     for age in range(20):
         moved = edit.begin(moved, torch.full((5,), age), slots)
     assert (moved.cell.norm(dim=2) < 2 * state.cell.norm(dim=2)).all()
-
-
-def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:
-    first, second = (lives(pool, collapse([unit(DRIVER, UNITS)], "change")) for _ in range(2))
-    for name, values in first.outcomes.items():
-        np.testing.assert_array_equal(values, second.outcomes[name], err_msg=name)
 
 
 THREE = Group(3, (0, 1))
@@ -166,7 +160,7 @@ def test_who_is_driven_north_goes_towards_the_north_only(goal_seekers: PolicyPoo
 
 
 def test_the_goal_is_a_variable_of_conditions_and_donors(goal_seekers: PolicyPool) -> None:
-    southern = When(FROM, condition=BodyCondition.parse("self_goal == 1", SEEN))
+    southern = When(FROM, condition=body_condition("self_goal == 1", SEEN))
     table = lives_of(goal_seekers, THREE, ArmPlan("edit", 16, southern, states=(GO_NORTH,)))
     edited = np.nan_to_num(table.outcomes["edited_ticks"]) > 0
     assert edited.any() and (goals_of_rows(goal_seekers, table)[edited] == 1).all()

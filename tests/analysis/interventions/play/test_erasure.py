@@ -13,9 +13,9 @@ from analysis.interventions.play.edited_play import PlayedGroup
 from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from tests.analysis.interventions.play.directions import unit
 from tests.driven import drive
 from tests.driven import played as played_group
+from tests.planted_interventions import unit
 from tests.tiny_policies import tiny_entrant
 
 UNITS = 16

@@ -14,8 +14,8 @@ from analysis.interventions.edits.state_edits import Interchange, collapse, stee
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from tests.analysis.interventions.play.directions import direction, unit
 from tests.driven import DRIVER, UNITS, lives_of
+from tests.planted_interventions import direction, unit
 
 SIZE = 6
 STATES, DONORS = (torch.randn(20, SIZE, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))

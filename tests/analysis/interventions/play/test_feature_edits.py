@@ -1,6 +1,7 @@
 """Sparse features in the running game: exact strengths, planted causes, splicing and conditions on features."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ from analysis.interventions.play.experiment import (
     AT_ONCE_CONTROLS,
     ArmPlan,
     Experiment,
-    FeatureCondition,
-    SelectionCondition,
     When,
+    feature_condition,
+    like_selection,
+    rule_in_words,
+    selection_rule,
 )
 from analysis.interventions.play.intervention_run import play
 from analysis.runs.propagated_labels import rule_from
@@ -94,14 +97,15 @@ def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
     edit = FeatureEdit(dictionary, (DRIVER,), 0.9)
 
     def edits(comparison: str, number: float) -> np.ndarray:
-        condition = FeatureCondition(dictionary, DRIVER, comparison, number)
+        condition = feature_condition(f"feature_{DRIVER} {comparison} {number}", dictionary, ("lstm_hidden",))
         result = lives(pool, ArmPlan("edit", 4, When(condition=condition), states=(edit,)))
         return np.isfinite(result.outcomes.get("kl_total", np.full(len(result), np.nan)))
 
-    assert edits(">=", 0).sum() == 8 and edits(">", 1e6).sum() == 0
+    assert edits(">=", 0).sum() == 8 and edits(">", 1_000_000).sum() == 0
     # An edit that begins with the empty memory of a new life sets what the condition looks for in every later tick.
     memory = MemoryState(torch.eye(UNITS)[None, :3], torch.zeros(1, 3, UNITS))
-    assert FeatureCondition(dictionary, 1, ">", 0.5).holds(memory).tolist() == [False, True, False]
+    strong = feature_condition("feature_1 > 0.5", dictionary, ("lstm_hidden",))
+    assert strong(np.zeros((3, 0)), (), 0, memory).tolist() == [False, True, False]
 
 
 def test_only_while_the_memory_is_like_a_selection(pool: PolicyPool) -> None:
@@ -109,10 +113,11 @@ def test_only_while_the_memory_is_like_a_selection(pool: PolicyPool) -> None:
     states = np.random.default_rng(0).standard_normal((60, UNITS)).astype(np.float32)
     selected = np.arange(60) % 3 == 0
     states[:, 0] += np.where(selected, 20, -20)
-    condition = SelectionCondition("lstm_hidden", rule_from(states, selected.astype(np.int64), np.arange(60) // 6))
+    rule = rule_from(states, selected.astype(np.int64), np.arange(60) // 6)
+    condition = partial(like_selection, "lstm_hidden", rule)
     memory = MemoryState(torch.from_numpy(states[None, 3:6]), torch.zeros(1, 3, UNITS))
-    assert condition.holds(memory).tolist() == [True, False, False]
-    assert "right for 100.0% of states" in condition.in_words()
+    assert condition(np.zeros((3, 0)), (), 0, memory).tolist() == [True, False, False]
+    assert "right for 100.0% of states" in rule_in_words("lstm_hidden", rule)
     edit = FeatureEdit(axes("lstm_hidden", UNITS), (DRIVER,), 0.9)
     result = lives(pool, ArmPlan("edit", 4, When(condition=condition), states=(edit,)))
     assert np.isnan(result.outcomes.get("kl_total", np.array(np.nan))).all(), "no memory in play is like those"
@@ -122,7 +127,7 @@ def test_selections_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "dump", planted_dump(agents=2, episodes=1, ticks=20))
     run = labelled_run(tmp_path / "run", dump, lambda records: 0 * records.tick, Subsample())
     file, memory = saved_selection(tmp_path / "one.json", run), ("lstm_hidden", "lstm_cell")
-    assert_refuses("action_decoder is not part of the memory", SelectionCondition.read, file, memory, None)
+    assert_refuses("action_decoder is not part of the memory", selection_rule, file, memory, None)
 
 
 def test_doses_are_those_of_the_edit_that_steers() -> None:
@@ -145,7 +150,7 @@ def test_dictionaries_that_do_not_fit_are_refused() -> None:
     other = replace(dictionary, source=replace(dictionary.source, checkpoint_sha256="2" * 64))
     assert_refuses("was fitted to another policy", check_dictionary, other, {"lstm_cell": 6}, "kit", "1" * 64)
     outside, memory = axes("encoder_output", 6), ("lstm_hidden", "lstm_cell")
-    assert_refuses("not part of the memory", FeatureCondition.parse, "feature_3 > 0", outside, memory)
+    assert_refuses("not part of the memory", feature_condition, "feature_3 > 0", outside, memory)
 
 
 @pytest.mark.slow

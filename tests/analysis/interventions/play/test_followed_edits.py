@@ -8,8 +8,8 @@ from analysis.interventions.edits.state_edits import steer
 from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, emptied_gates, lives_of
+from tests.planted_interventions import unit
 
 FOLLOW = 4
 GROUP = Group(4, (0, 1))

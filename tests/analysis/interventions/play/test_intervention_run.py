@@ -15,8 +15,8 @@ from analysis.interventions.outputs import report_run
 from analysis.interventions.play.intervention_run import play
 from analysis.replays.file import read_replay
 from reinforcement_learning.play.workers import Workers
-from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
+from tests.planted_interventions import direction, unit
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from analysis.interventions.edits.state_edits import Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, emptied_gates, lives_of
+from tests.planted_interventions import unit
 
 GROUP = Group(4, (0, 1))
 OPEN = 12.0

@@ -17,8 +17,8 @@ from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import RecordingPlan, record_group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
-from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS
+from tests.planted_interventions import unit
 
 LAYERS = ("lstm_hidden", "lstm_cell", "action_decoder")
 GROUPS = (Group(4, (0, 1)), Group(4, (2, 3)))

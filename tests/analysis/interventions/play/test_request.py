@@ -7,7 +7,7 @@ import pytest
 
 import intervene
 from analysis.interventions.edits.edit_options import separate_edits
-from analysis.interventions.play.experiment import BodyCondition, When
+from analysis.interventions.play.experiment import When, body_condition
 from common.user_error import UserError
 from tests.command import assert_refuses
 
@@ -37,24 +37,18 @@ def test_each_edit_has_its_own_options(policies: Path) -> None:
     assert str(options.folder) == "interventions/kit-steer-a-swap-b-c-change-clear"
 
 
-def test_layers_can_be_erased_together(policies: Path) -> None:
-    options = parse(
-        policies, "--edit", "erase", "--variable", "tick, self_food", "--edit", "erase", "--variable", "tick",
-        "--layer", "lstm_cell",
-    )  # fmt: skip
-    assert [edit.erased_layer for edit in options.edits] == ["lstm_hidden", "lstm_cell"]
-    assert [edit.variables for edit in options.edits] == [("tick", "self_food"), ("tick",)]
+def test_layers_can_be_erased_together_and_each_edit_has_its_own_donors(policies: Path) -> None:
+    erase = ("--edit", "erase", "--variable")
+    options = parse(policies, *erase, "tick, self_food", *erase, "tick", "--layer", "lstm_cell")
+    assert [(edit.erased_layer, edit.variables) for edit in options.edits] == [
+        ("lstm_hidden", ("tick", "self_food")), ("lstm_cell", ("tick",)),
+    ]  # fmt: skip
     assert str(options.folder) == "interventions/kit-erase-tick-self_food-lstm_hidden-erase-tick-lstm_cell"
-
-
-def test_each_edit_has_its_own_donors(policies: Path) -> None:
     options = parse(
         policies, "--edit", "transplant", "--donor", "self_food", "--every", "16",
         "--edit", "interchange", "--direction", "a", "--donor", "self_water", "--directions", "d.safetensors",
     )  # fmt: skip
-    assert [(edit.edit, edit.donor, edit.every) for edit in options.edits] == [
-        ("transplant", "self_food", 16), ("interchange", "self_water", 1),
-    ]  # fmt: skip
+    assert [(edit.donor, edit.every) for edit in options.edits] == [("self_food", 16), ("self_water", 1)]
     assert str(options.folder) == "interventions/kit-transplant-self_food-interchange-a-self_water"
 
 
@@ -122,11 +116,11 @@ def test_bad_input_is_refused(policies: Path, arguments: tuple[str, ...], messag
 
 def test_conditions_and_ticks() -> None:
     rows = np.array([[1, 0, 0, 90, 25, 30], [2, 0, 0, 90, 30, 30]])
-    hungry = BodyCondition.parse("self_food<30", COLUMNS)
-    assert hungry.holds(rows, COLUMNS, tick=0).tolist() == [True, False]
-    assert BodyCondition.parse("tick >= 5", COLUMNS).holds(rows, COLUMNS, tick=4).tolist() == [False, False]
+    hungry = body_condition("self_food<30", COLUMNS)
+    assert hungry(rows, COLUMNS, 0, None).tolist() == [True, False]
+    assert body_condition("tick >= 5", COLUMNS)(rows, COLUMNS, 4, None).tolist() == [False, False]
     when = When(2, 4, hungry)
-    assert [when.now(rows, COLUMNS, tick).any() for tick in range(6)] == [False, False, True, True, False, False]
+    assert [when.now(rows, COLUMNS, tick, None).any() for tick in range(6)] == [False, False, True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +128,7 @@ def test_conditions_and_ticks() -> None:
     [("self_food", "must be a feature"), ("self_fodo < 3", "did you mean self_food"), ("self_food < many", "must be")],
 )
 def test_conditions_that_make_no_sense_are_refused(text: str, message: str) -> None:
-    assert_refuses(message, BodyCondition.parse, text, COLUMNS)
+    assert_refuses(message, body_condition, text, COLUMNS)
 
 
 @pytest.mark.parametrize(("first", "until"), [(-1, None), (5, 5), (5, 2)])

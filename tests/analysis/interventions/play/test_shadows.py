@@ -17,7 +17,7 @@ from analysis.interventions.edits.memory_edits import Clear, Freeze, MovedAsFar,
 from analysis.interventions.edits.state_edits import Interchange, collapse, steer
 from analysis.interventions.effects.study import ranking, study_effects
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
-from analysis.interventions.play.experiment import ArmPlan, BodyCondition, When
+from analysis.interventions.play.experiment import ArmPlan, When, body_condition
 from analysis.interventions.play.intervention_run import _claim
 from analysis.interventions.play.outcomes import Shadows
 from analysis.statistics.inference import Inference
@@ -28,12 +28,12 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, driven_contest, emptied_gates
+from tests.planted_interventions import unit
 
 GROUP = Group(4, (0,))
-HUNGRY = When(condition=BodyCondition("self_food", "<", 80))
+HUNGRY = When(condition=body_condition("self_food < 80", ["food"]))
 BY_COLUMN = DonorRule("self_col")
 
 Played = tuple[LivesTable, list[tuple[EntrantActions, np.ndarray]]]
@@ -184,11 +184,14 @@ def test_the_unit_that_matters_more_in_total_is_ranked_first(pair: PolicyPool) -
         | {name: values[place] for name, values in table.outcomes.items()}
         for arm, table in zip(arms, tables, strict=True) for place in range(len(table))
     ]  # fmt: skip
-    slow, fast = ranking(study_effects(LivesTable.of_rows(rows), arms, Inference(99, 99)))
+    study = study_effects(LivesTable.of_rows(rows), arms, Inference(99, 99))
+    slow, fast = ranking(study)
     assert (slow.direction, fast.direction) == ("slow", "fast")
-    total, in_play = ([case.at_once[name].level.value for case in (slow, fast)] for name in ("kl_total", "kl_in_play"))
+    total, in_play = (
+        [study.at_once_of(arm.name)[name].level.value for arm in (slow, fast)] for name in ("kl_total", "kl_in_play")
+    )
     assert total[0] > 1.3 * total[1] and in_play[0] < 0.5 * in_play[1], "in play, the wrong one would be first"
-    assert fast.at_once["kl_total"].level.value == pytest.approx(in_play[1], rel=1e-4)
+    assert study.at_once_of(fast.name)["kl_total"].level.value == pytest.approx(in_play[1], rel=1e-4)
 
 
 def test_an_empty_memory_is_further_from_one_that_was_never_emptied_than_from_that_of_the_last_tick(
