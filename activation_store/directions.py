@@ -6,7 +6,7 @@ A file of directions contains only arrays and text; opening it never runs code.
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -72,6 +72,31 @@ class Direction:
         """
         # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
         return np.einsum("bu,u->b", activations, self.weight, dtype=np.float64) + self.bias
+
+    def check_policy(self, layer_units: Mapping[str, int], policy: str, sha256: str | None) -> None:
+        """Refuse a direction that does not fit a policy.
+
+        Args:
+            sha256: of its checkpoint file; None if unknown.
+
+        Raises:
+            UserError: the policy has no such layer, another number of units, or the direction is another policy's.
+        """
+        if self.layer not in layer_units:
+            raise UserError(
+                f"the direction {self.name} is one of the layer {self.layer}, which {policy} does not have; it "
+                f"has {', '.join(layer_units)}"
+            )
+        if len(self.weight) != layer_units[self.layer]:
+            raise UserError(
+                f"the direction {self.name} has {len(self.weight)} weights, but {self.layer} of {policy} "
+                f"has {layer_units[self.layer]} units: give the policy that it was found in"
+            )
+        if None not in (sha256, self.source.checkpoint_sha256) and self.source.checkpoint_sha256 != sha256:
+            raise UserError(
+                f"the direction {self.name} was found in another policy, {self.source.policy}, not in {policy} "
+                "as it is now: extract activations and find directions again"
+            )
 
     def faults(self) -> Iterator[str]:
         """Yield one phrase per fault; nothing if the direction is usable."""

@@ -48,8 +48,7 @@ from analysis.lives import places_among
 from analysis.pages.summary.page import command_of
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.replays.film import write_film
-from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
-from analysis.runs.dynamics_run import BEHAVIOURS_FILE
+from analysis.runs.cluster_run import BEHAVIOURS_FILE, LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.run_folder import Parts, RunFolder
 from analysis.runs.selection_file import read_selection
 from analysis.tables import tab_separated

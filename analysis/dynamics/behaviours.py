@@ -27,35 +27,25 @@ from common.user_error import UserError
 _HIGH = 0.95
 
 
-@dataclass(frozen=True, eq=False)
-class BehaviourSpace:
-    """The units of one layer, or of several layers side by side, U in all."""
-
-    layers: tuple[str, ...]
-    units: tuple[int, ...]
-    mean: np.ndarray  # of each unit, (U,)
-    # spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
-    # the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in all,
-    # however many units it has and however fast it moves
-    spread: np.ndarray
-
-    @property
-    def name(self) -> str:
-        """Names of all layers in one."""
-        return "+".join(self.layers)
-
-    def points(self, activations: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the states of records in this space, (B, U), from the activations of each layer, (B, units)."""
-        together = np.concatenate([activations[name] for name in self.layers], axis=1)
-        return (together - self.mean) / self.spread
-
-    def by_layer(self, of_units: np.ndarray) -> np.ndarray:
-        """Add up a number of each column of trajectories, (4 U,), over those of each layer, (layers,)."""
-        own = of_units.reshape(-1, sum(self.units)).sum(axis=0)  # (U,)
-        return np.array([part.sum() for part in np.split(own, np.cumsum(self.units)[:-1])])
+Space = dict[str, Scale]
+"""What is subtracted from the units of each layer, and what they are divided by. With several layers, that is a unit's
+standard deviation times the root of the variance of the layer's trajectories in z-scores, so that those of each layer
+vary by 1 in all, however many units it has and however fast it moves."""
 
 
-def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale]) -> BehaviourSpace:
+def points_in(space: Space, activations: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the states of records with all layers side by side, (B, U), from the activations of each, (B, units)."""
+    return np.concatenate([scale.z(activations[name]) for name, scale in space.items()], axis=1)
+
+
+def by_layer(space: Space, of_units: np.ndarray) -> np.ndarray:
+    """Add up a number of each column of trajectories, (4 U,), over those of each layer, (layers,)."""
+    units = [len(scale.mean) for scale in space.values()]
+    own = of_units.reshape(-1, sum(units)).sum(axis=0)  # (U,)
+    return np.array([part.sum() for part in np.split(own, np.cumsum(units)[:-1])])
+
+
+def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale]) -> Space:
     """Put layers side by side.
 
     Args:
@@ -64,18 +54,15 @@ def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale])
     Raises:
         UserError: a layer never changes.
     """
-    means, spreads = [], []
+    space = {}
     for name in layers:
         activations = tracks.records.activations[name]
         scale = scales[name] if name in scales else Scale.of(activations)
-        moving = trajectories(tracks, scale.z(activations))[1]
-        variance = float(moving.var(axis=0).sum())
+        variance = float(trajectories(tracks, scale.z(activations))[1].var(axis=0).sum())
         if not variance > 0:
             raise UserError(f"{name} is the same in all ticks: it has no behaviours")
-        means.append(scale.mean)
-        spreads.append(scale.spread * (np.sqrt(variance) if len(layers) > 1 else 1.0))
-    units = tuple(len(mean) for mean in means)
-    return BehaviourSpace(tuple(layers), units, np.concatenate(means), np.concatenate(spreads))
+        space[name] = Scale(scale.mean, scale.spread * (np.sqrt(variance) if len(layers) > 1 else 1.0))
+    return space
 
 
 def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,15 +98,15 @@ class Behaviours:
         return int(self.label.max()) + 1
 
 
-def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstraps: int, seed: int) -> Behaviours:
+def find_behaviours(tracks: Tracks, space: Space, count: int, bootstraps: int, seed: int) -> Behaviours:
     """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours."""
     from sklearn.decomposition import PCA
 
-    records, trajectory = trajectories(tracks, space.points(tracks.records.activations))
+    records, trajectory = trajectories(tracks, points_in(space, tracks.records.activations))
     model = PCA(min(DIMENSIONS, *trajectory.shape), svd_solver="covariance_eigh").fit(trajectory)
     points = model.transform(trajectory)
     in_components = model.explained_variance_ @ model.components_**2  # (4 U,)
-    kept = space.by_layer(in_components) / space.by_layer(trajectory.var(axis=0, ddof=1))
+    kept = by_layer(space, in_components) / by_layer(space, trajectory.var(axis=0, ddof=1))
     count = min(count, len(points))
     labels = ward_labels(points, count)
     lives = tracks.lives.of_records(np.isin(np.arange(len(tracks)), records))

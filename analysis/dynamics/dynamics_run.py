@@ -16,7 +16,6 @@ from agent_zoo.checkpoint import CheckpointInfo
 from analysis.clusters.components import cluster_directions
 from analysis.dynamics import figures, report
 from analysis.dynamics.decompositions import Kind
-from analysis.dynamics.jacobians import SlowMode
 from analysis.dynamics.memory_length import memory_use
 from analysis.dynamics.motion_stages import Effects, Motion, Persisting, study_effects, study_motion, study_persistence
 from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
@@ -25,8 +24,7 @@ from analysis.dynamics.states_stage import StudiedStates, study_states
 from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page
-from analysis.runs.cluster_run import LABELS_FILE
-from analysis.runs.dynamics_run import BEHAVIOURS_FILE
+from analysis.runs.cluster_run import BEHAVIOURS_FILE, LABELS_FILE
 from analysis.runs.run_folder import Parts, RunFolder
 from analysis.tables import tab_separated
 from common.files import sha256
@@ -38,7 +36,6 @@ KINDS: dict[Kind, SourceKind] = {
 }  # fmt: skip
 COMPONENT_UNIT = "standard deviations of the component"
 MODE_UNIT = "activity of the mode"
-"""As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 _STATE_FIGURES = {
     "components_features.png": "Pearson's r of each component with each feature within lives. A dot marks q < 0.05. "
     "Labels give the share of the variance that is lost without the component, and its stability, with a star if "
@@ -106,8 +103,8 @@ def analyse(
                 )
             folder.save_text("followed_edits.tsv", tab_separated(report.edit_rows(edits)))
             folder.save_figure("followed_edits.png", figures.followed_edits(edits, states.data.heading))
-    modes = [] if effects is None else effects.modes
-    directions = directions_of(states, modes, settings.run_folder.name, settings.dump.resolve().name)
+    slow = [] if effects is None else list(effects.mode_read_outs)
+    directions = directions_of(states, slow, settings.run_folder.name, settings.dump.resolve().name)
     write_directions(folder.path / DIRECTIONS_FILE, list(directions))
     sections = _sections(settings, features, states, motion, effects, persisting, edits)
     folder.save_json("summary.json", _summary(states, motion, effects, persisting, edits))
@@ -155,7 +152,7 @@ def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
     return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}
 
 
-def directions_of(states: StudiedStates, modes: list[SlowMode], run: str, dump: str) -> Iterator[Direction]:
+def directions_of(states: StudiedStates, slow: list[np.ndarray], run: str, dump: str) -> Iterator[Direction]:
     """Yield `pc_N`, `ic_N` and `nmf_N`, from 1, `cluster_N`, from 0, and `slow_N`, from 1.
 
     Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
@@ -167,8 +164,8 @@ def directions_of(states: StudiedStates, modes: list[SlowMode], run: str, dump: 
         for name, weight in zip(decomposition.names, weights, strict=True):
             yield of(name, weight, KINDS[decomposition.kind], COMPONENT_UNIT)
     yield from cluster_directions(states.data, states.label, run, dump)
-    for number, mode in enumerate(modes, start=1):
-        yield of(f"slow_{number}", mode.read_out, "slow mode", MODE_UNIT)
+    for number, weight in enumerate(slow, start=1):
+        yield of(f"slow_{number}", weight, "slow mode", MODE_UNIT)
 
 
 def _direction(
@@ -219,7 +216,7 @@ def write_correlations(
     """Write and draw which components follow which, and, if it was computed, which move which."""
     heading, records = states.data.heading, motion.tracks.records
     names = states.decompositions["ica"].names
-    lags, components = motion.correlations.r.shape[1:3]
+    lags, components = motion.r.shape[1:3]
     jacobians, at = np.empty((0, lags, components, components), np.float32), np.empty(0, np.int64)
     more = {}
     if effects is not None:
@@ -228,8 +225,9 @@ def write_correlations(
     with show("writing and drawing correlations"):
         folder.save_arrays(
             "motion.npz", agent_id=records.agent_id, episode=records.episode, tick=records.tick,
-            behaviour=motion.behaviours.label, scores=motion.scores.astype(np.float32), r=motion.correlations.r,
-            q=motion.correlations.q, behaviour_mean=motion.space.mean, behaviour_spread=motion.space.spread,
+            behaviour=motion.behaviours.label, scores=motion.scores.astype(np.float32), r=motion.r, q=motion.q,
+            behaviour_mean=np.concatenate([scale.mean for scale in motion.space.values()]),
+            behaviour_spread=np.concatenate([scale.spread for scale in motion.space.values()]),
             jacobian_records=at, jacobians=jacobians, **more,
         )  # fmt: skip
         if effects is None:
@@ -250,8 +248,8 @@ def write_persisting(
     with show("writing and drawing how long things last"):
         left = np.stack([course.left for course in persisting.lasting])
         arrays = {"records": persisting.records, "left": left}
-        for number, held in enumerate(persisting.held):
-            arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
+        for number, points in enumerate(persisting.held.values()):
+            arrays |= {f"input_{number}": points.read, f"points_{number}": points.state}
         if not isinstance(persisting.length, str):
             arrays |= vars(persisting.length)
             uses = memory_use(persisting.length, motion.behaviours.label[persisting.records])

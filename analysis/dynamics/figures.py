@@ -7,10 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.dynamics.decompositions import TITLES
+from analysis.dynamics.fixed_points import FixedPoints
 from analysis.dynamics.jacobians import mean_jacobians, time_constants
-from analysis.dynamics.motion_stages import Effects, HeldInput, Motion, Persisting
+from analysis.dynamics.motion_stages import Effects, Motion, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
 from analysis.dynamics.states_stage import StudiedStates
+from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
@@ -112,7 +114,7 @@ def correlations_and_jacobians(motion: Motion, effects: Effects | None, names: S
         label = motion.behaviours.label[effects.jacobian_records]
         means = mean_jacobians(effects.jacobians, label, motion.behaviours.count)
     shown = range(min(_BEHAVIOURS_SHOWN, motion.behaviours.count))
-    lags = [lag for lag in _LAGS if lag < motion.correlations.r.shape[1]]
+    lags = [lag for lag in _LAGS if lag < motion.r.shape[1]]
     columns = 1 if means is None else 2
     with style():
         figure = new_figure(3.1 * columns * len(lags) + 1, 3.1 * len(shown) + 1)
@@ -120,7 +122,7 @@ def correlations_and_jacobians(motion: Motion, effects: Effects | None, names: S
         for row, number in enumerate(shown):
             for column, lag in enumerate(lags):
                 left = panels[row, columns * column]
-                r, q = motion.correlations.r[number, lag], motion.correlations.q[number, lag]
+                r, q = motion.r[number, lag], motion.q[number, lag]
                 image = left.imshow(r, cmap=EFFECT_MAP, vmin=-1, vmax=1)
                 left.scatter(*np.nonzero(q < LEVEL)[::-1], s=2, c="black", linewidths=0)
                 left.set_title(f"behaviour {number}, lag {lag}: correlation", fontsize=8)
@@ -189,8 +191,7 @@ def spectrum(effects: Effects, heading: str) -> Figure:
         plane.plot(np.cos(around), np.sin(around), color="#888888", linewidth=0.8)
         flat = values.ravel()
         plane.scatter(flat.real, flat.imag, s=2, alpha=0.15, linewidths=0, color="#33475b")
-        marks = [mode.eigenvalue for mode in effects.modes]
-        plane.scatter(np.real(marks), np.imag(marks), s=28, facecolors="none", edgecolors="#bd1f01",
+        plane.scatter(effects.modes.real, effects.modes.imag, s=28, facecolors="none", edgecolors="#bd1f01",
                       label="modes of the layer's mean Jacobian")  # fmt: skip
         plane.set(xlabel="real part", ylabel="imaginary part", aspect="equal")
         plane.legend(loc="lower left")
@@ -277,13 +278,14 @@ def flow(persisting: Persisting, motion: Motion, states: StudiedStates, update: 
         figure = new_figure(4.2 * columns, 4.0 * rows + 0.8)
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         recorded = plane(motion.tracks.state[:: max(1, len(motion.tracks) // 3000)])
-        for axes, held in zip(panels, persisting.held, strict=False):
+        starts = persisting.starts
+        for axes, (name, points) in zip(panels, persisting.held.items(), strict=False):
             axes.scatter(*recorded.T, s=1, c="#e3e6ea", linewidths=0)
-            before, after = plane(held.starts), plane(held.after)
-            moved = after - before
+            before, after = plane(starts), update(tensor(starts), tensor(points.read).expand(len(starts), -1)).numpy()
+            moved = plane(after) - before
             axes.quiver(*before.T, *moved.T, angles="xy", scale_units="xy", scale=1, width=0.004, color="#33475b")
-            _draw_points(axes, held, plane(held.points.state))
-            axes.set_title(held.name)
+            _draw_points(axes, points, plane(points.state))
+            axes.set_title(name)
         for axes in panels[len(persisting.held) :]:
             axes.remove()
         for axes in figure.axes:
@@ -317,8 +319,8 @@ def followed_edits(compared: Sequence[FollowedEdit], heading: str) -> Figure:
     return figure
 
 
-def _draw_points(axes: Axes, held: HeldInput, where: np.ndarray) -> None:
-    fixed, stable = held.points.fixed, held.points.unstable == 0
+def _draw_points(axes: Axes, points: FixedPoints, where: np.ndarray) -> None:
+    fixed, stable = points.fixed, points.unstable == 0
     for kept, look in (
         (fixed & stable, {"marker": "o", "c": "#bd1f01"}),
         (fixed & ~stable, {"marker": "o", "facecolors": "none", "edgecolors": "#bd1f01"}),

@@ -31,6 +31,7 @@ class FixedPoints:
             so long.
     """
 
+    read: np.ndarray  # the held input of the memory, (units,)
     state: np.ndarray  # (n, S)
     speed: np.ndarray  # q = |F(s) - s|^2 / 2, (n,)
     settled: np.ndarray  # starts from which it is there after `TICKS` ticks, (n,) int64; only fixed points have any
@@ -81,7 +82,7 @@ def find_fixed_points(
         rows.append(values[np.argsort(-np.abs(values), kind="stable")])
         progress(0.9 + 0.1 * (number + 1) / len(chosen))
     eigenvalues = np.stack(rows)
-    return FixedPoints(chosen.numpy(), speed[kept][order].numpy(), settled[order], eigenvalues, half_spread)
+    return FixedPoints(read, chosen.numpy(), speed[kept][order].numpy(), settled[order], eigenvalues, half_spread)
 
 
 @torch.no_grad()

@@ -105,28 +105,17 @@ def time_constants(eigenvalues: np.ndarray) -> np.ndarray:
         return np.where(modulus < 1, -1 / np.log(np.where(modulus < 1, modulus, 0.5)), np.inf)
 
 
-@dataclass(frozen=True, eq=False)
-class SlowMode:
-    """A mode of the mean Jacobian of a layer."""
+def slow_modes(jacobian: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the slowest modes of a Jacobian, (U after, U before), slowest first, one of each conjugate pair.
 
-    eigenvalue: complex  # complex; one of each conjugate pair
-    read_out: np.ndarray  # real part of the left eigenvector, length 1, (U,): the mode's activity is states @ it
-
-
-def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
-    """Return the slowest modes of a Jacobian, (U after, U before), slowest first, one of each conjugate pair."""
+    Returns:
+        Eigenvalues, (M,) complex128, and real parts of the left eigenvectors, of length 1, (M, U): a mode's activity is
+        states @ its eigenvector.
+    """
     values, right = np.linalg.eig(jacobian)
     left = np.linalg.inv(right)  # rows
-    order = [i for i in np.argsort(-np.abs(values), kind="stable") if values[i].imag >= 0]
-    return [SlowMode(complex(values[i]), left[i].real / np.linalg.norm(left[i].real)) for i in order[:count]]
-
-
-@dataclass(frozen=True, eq=False)
-class LaggedCorrelations:
-    """Of B behaviours at L lags from 0, between K components i, later, and K components j, earlier."""
-
-    r: np.ndarray  # Pearson's r of deviations from life means, (B, L, K i, K j); NaN where one of the two never varies
-    q: np.ndarray  # of two-sided tests by circular shifts, corrected for all of them, (B, L, K, K)
+    order = [i for i in np.argsort(-np.abs(values), kind="stable") if values[i].imag >= 0][:count]
+    return values[order].astype(np.complex128), np.stack([left[i].real / np.linalg.norm(left[i].real) for i in order])
 
 
 @dataclass(frozen=True)
@@ -146,15 +135,17 @@ class Agreement:
 def lagged_correlations(
     tracks: Tracks, scores: np.ndarray, label: np.ndarray, count: int, lags: int, permutations: int, seed: int,
     progress: Progress,
-) -> LaggedCorrelations:  # fmt: skip
-    """Correlate components with later components of the same lives, in each behaviour.
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Correlate components with later components of the same lives, in each behaviour, (B,), of so many.
 
     A record counts for the behaviour of its earlier tick.
 
     Args:
         scores: of the components, (B, K).
-        label: behaviour of each record, (B,).
-        count: number of behaviours.
+
+    Returns:
+        Pearson's r of deviations from life means, (behaviours, lags + 1, K i later, K j earlier), NaN where one of the
+        two never varies; and q of two-sided tests by circular shifts, corrected for all of them, likewise.
     """
     components = scores.shape[1]
     r = np.full((count, lags + 1, components, components), np.nan)
@@ -173,7 +164,7 @@ def lagged_correlations(
             )  # fmt: skip
             r[number, lag], p[number, lag] = correlations.r.T, correlations.p.T
             progress((lag * count + number + 1) / ((lags + 1) * count))
-    return LaggedCorrelations(r, false_discovery(p))
+    return r, false_discovery(p)
 
 
 def mean_jacobians(jacobians: np.ndarray, label: np.ndarray, count: int) -> np.ndarray:
@@ -185,15 +176,16 @@ def mean_jacobians(jacobians: np.ndarray, label: np.ndarray, count: int) -> np.n
 
 
 def sign_agreement(
-    correlations: LaggedCorrelations, jacobians: np.ndarray, label: np.ndarray, seed: int
+    r: np.ndarray, q: np.ndarray, jacobians: np.ndarray, label: np.ndarray, seed: int
 ) -> list[Agreement]:
     """Compare the signs of correlations and of mean Jacobians at lags from 1.
 
     Args:
+        r, q: as `lagged_correlations` returns them.
         jacobians: of n states, (n, L, K, K).
         label: behaviour of each of these states, (n,).
     """
-    count, lags, components, _ = correlations.r.shape
+    count, lags, components, _ = r.shape
     random = np.random.default_rng([seed, 3])
     apart = ~np.eye(components, dtype=bool)
     means = mean_jacobians(jacobians, label, count)
@@ -202,14 +194,15 @@ def sign_agreement(
     agreements = []
     for number in range(count):
         for lag in range(1, lags):
-            r, own = correlations.r[number, lag], means[number, lag]
-            sure = apart & (correlations.q[number, lag] < LEVEL)
-            share = _same_sign(r, own, apart)
-            others = np.array([_same_sign(r, own[np.ix_(order, order)], apart) for order in renamed])
+            here, own = r[number, lag], means[number, lag]
+            sure = apart & (q[number, lag] < LEVEL)
+            share = _same_sign(here, own, apart)
+            others = np.array([_same_sign(here, own[np.ix_(order, order)], apart) for order in renamed])
             agreements.append(
                 Agreement(
-                    number, lag, share, _same_sign(r, own, sure), int(sure.sum()),
-                    float(np.mean([_same_sign(r, draw[number, lag], apart) for draw in dealt])), float(others.mean()),
+                    number, lag, share, _same_sign(here, own, sure), int(sure.sum()),
+                    float(np.mean([_same_sign(here, draw[number, lag], apart) for draw in dealt])),
+                    float(others.mean()),
                     float((1 + (others >= share).sum()) / (1 + len(others))) if np.isfinite(share) else float("nan"),
                 )
             )  # fmt: skip

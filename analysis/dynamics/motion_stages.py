@@ -12,20 +12,11 @@ import torch
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
-from analysis.dynamics.behaviours import (
-    BehaviourPair,
-    Behaviours,
-    BehaviourSpace,
-    find_behaviours,
-    pairs_of,
-    space_of,
-)
+from analysis.dynamics.behaviours import BehaviourPair, Behaviours, Space, find_behaviours, pairs_of, space_of
 from analysis.dynamics.fixed_points import FixedPoints, find_fixed_points
 from analysis.dynamics.jacobians import (
     Agreement,
-    LaggedCorrelations,
     Probes,
-    SlowMode,
     lagged_correlations,
     lagged_jacobians,
     layer_jacobian,
@@ -60,12 +51,13 @@ class Motion:
 
     tracks: Tracks
     scores: np.ndarray  # independent components of their states, (N, K)
-    space: BehaviourSpace  # of the states whose trajectories are behaviours
+    space: Space  # of the states whose trajectories are behaviours
     behaviours: Behaviours
     # pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer
     pairs: list[BehaviourPair]
     differences: Differences
-    correlations: LaggedCorrelations  # of components, by behaviour and lag
+    r: np.ndarray  # correlations of components, by behaviour and lag: see `lagged_correlations`
+    q: np.ndarray  # likewise
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +68,8 @@ class Effects:
     jacobians: np.ndarray  # of the components at each of them, (n, L, K, K)
     agreement: list[Agreement]
     eigenvalues: np.ndarray  # of the one-tick Jacobian of the whole memory at some records, (m, S)
-    modes: list[SlowMode]  # slowest ones of the layer's mean Jacobian
+    modes: np.ndarray  # eigenvalues of the slowest modes of the layer's mean Jacobian, (modes,): see `slow_modes`
+    mode_read_outs: np.ndarray  # (modes, U)
     mode_associations: ShiftedCorrelations  # with the features, (modes, F)
 
 
@@ -107,20 +100,18 @@ def study_motion(
             values, behaviours.label, tracks.lives, tracks.records.tick, tracks.records.episode, settings.inference
         )
     with step("lagged correlations") as progress:
-        correlations = parts.data(
-            "correlations", LaggedCorrelations,
-            lambda: lagged_correlations(
-                tracks, scores, behaviours.label, behaviours.count, settings.lags, settings.permutations, settings.seed,
-                progress,
-            ),
+        correlate = partial(
+            lagged_correlations, tracks, scores, behaviours.label, behaviours.count, settings.lags,
+            settings.permutations, settings.seed, progress,
         )  # fmt: skip
-    return Motion(tracks, scores, space, behaviours, pairs, differences, correlations)
+        found = parts.arrays("correlations", lambda: dict(zip(("r", "q"), correlate(), strict=True)))
+    return Motion(tracks, scores, space, behaviours, pairs, differences, found["r"], found["q"])
 
 
 def _behaviours(
-    tracks: Tracks, space: BehaviourSpace, part: str, settings: DynamicsSettings, parts: Parts, step: Step
+    tracks: Tracks, space: Space, part: str, settings: DynamicsSettings, parts: Parts, step: Step
 ) -> Behaviours:
-    with step(f"behaviours of {' and '.join(space.layers)} in {len(tracks):,} ticks"):
+    with step(f"behaviours of {' and '.join(space)} in {len(tracks):,} ticks"):
         few = min(settings.bootstraps, 5)
         return parts.data(
             part, Behaviours, lambda: find_behaviours(tracks, space, settings.behaviours, few, settings.seed)
@@ -128,13 +119,13 @@ def _behaviours(
 
 
 def _pairs(
-    tracks: Tracks, space: BehaviourSpace, behaviours: Behaviours, settings: DynamicsSettings, parts: Parts, step: Step
+    tracks: Tracks, space: Space, behaviours: Behaviours, settings: DynamicsSettings, parts: Parts, step: Step
 ) -> list[BehaviourPair]:
     """Compare behaviours of several layers with those of each alone; nothing for those of one layer."""
-    if len(space.layers) == 1:
+    if len(space) == 1:
         return []
-    by_space = {space.name: behaviours}
-    for name in space.layers:
+    by_space = {"+".join(space): behaviours}
+    for name in space:
         by_space[name] = _behaviours(tracks, space_of(tracks, [name], {}), f"behaviours-{name}", settings, parts, step)
     with step("comparing behaviours of layers together and alone") as progress:
         return pairs_of(by_space, tracks, settings.permutations, settings.seed, progress)
@@ -157,7 +148,7 @@ def study_effects(
         jacobians = parts.arrays(
             "jacobians", lambda: {"of lags": lagged_jacobians(update, tracks, records, probes, settings.lags, progress)}
         )["of lags"]
-    agreement = sign_agreement(motion.correlations, jacobians, motion.behaviours.label[records], settings.seed)
+    agreement = sign_agreement(motion.r, motion.q, jacobians, motion.behaviours.label[records], settings.seed)
     some = evenly(records, settings.spectrum_states)
     with step(f"eigenvalues of the memory's Jacobian at {len(some)} states") as progress:
         eigenvalues = parts.arrays("spectra", lambda: {"of states": spectra(update, tracks, some, progress)})
@@ -165,12 +156,12 @@ def study_effects(
         mean = parts.arrays(
             "mean", lambda: {"of states": layer_jacobian(update, tracks, some, settings.layer, progress)}
         )
-    modes = slow_modes(mean["of states"], MODES)
-    activity = data.activations @ np.stack([mode.read_out for mode in modes], axis=1)
+    modes, read_outs = slow_modes(mean["of states"], MODES)
+    activity = data.activations @ np.stack(list(read_outs), axis=1)
     associations = shifted_correlations(
         activity, data.values, data.lives, settings.permutations, settings.seed, episode=data.records.episode
     )
-    return Effects(records, jacobians, agreement, eigenvalues["of states"], modes, associations)
+    return Effects(records, jacobians, agreement, eigenvalues["of states"], modes, read_outs, associations)
 
 
 def jacobian_records(tracks: Tracks, behaviours: Behaviours, settings: DynamicsSettings) -> np.ndarray:
@@ -188,23 +179,13 @@ def jacobian_records(tracks: Tracks, behaviours: Behaviours, settings: DynamicsS
 
 
 @dataclass(frozen=True, eq=False)
-class HeldInput:
-    """A held input, and where the memory settles."""
-
-    name: str
-    read: np.ndarray  # what the memory reads, (units,)
-    points: FixedPoints
-    starts: np.ndarray  # states from which they were looked for, (n, S)
-    after: np.ndarray  # these states one tick later with this input, (n, S)
-
-
-@dataclass(frozen=True, eq=False)
 class Persisting:
     """How long things last."""
 
     records: np.ndarray  # ticks at which something was changed, or decided, (n,)
     lasting: list[Lasting]  # of each independent component, (K,)
-    held: list[HeldInput]
+    starts: np.ndarray  # states from which fixed points were looked for, (starts, S)
+    held: dict[str, FixedPoints]  # where the memory settles, by the name of the held input
     length: MemoryLength | str  # of the memory; or why it was not measured, if the dump lacks the observations
 
 
@@ -228,25 +209,23 @@ def study_persistence(
         )["layer"]  # fmt: skip
     life = tracks.lives.index[records]
     kept = [lasting(distance, life, settings.seed) for distance in apart]
-    held = _held(motion, update, records, parts, step)
+    starts = tracks.state[evenly(records, STARTS)]
+    held = _held(motion, update, starts, parts, step)
     length = _length(settings, metadata, policy, layout, tracks, update, records, parts, step)
-    return Persisting(records, kept, held, length)
+    return Persisting(records, kept, starts, held, length)
 
 
-def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, step: Step) -> list[HeldInput]:
+def _held(motion: Motion, update: Update, starts: np.ndarray, parts: Parts, step: Step) -> dict[str, FixedPoints]:
     """Find fixed points for the mean input of all ticks, and of each of the largest behaviours."""
     tracks, label = motion.tracks, motion.behaviours.label
     inputs = {"mean of all ticks": tracks.read.mean(axis=0)}
     for number in range(min(_BEHAVIOURS_HELD, motion.behaviours.count)):
         inputs[f"mean of behaviour {number}"] = tracks.read[label == number].mean(axis=0)
-    starts = tracks.state[evenly(records, STARTS)]
-    held = []
+    held = {}
     for number, (name, read) in enumerate(inputs.items()):
         with step(f"fixed points for the {name}") as progress:
             compute = partial(find_fixed_points, update, read, starts, progress)
-            points = parts.data(f"settled-{number}", FixedPoints, compute)
-        after = update(tensor(starts), tensor(read).expand(len(starts), -1)).numpy()
-        held.append(HeldInput(name, read, points, starts, after))
+            held[name] = parts.data(f"settled-{number}", FixedPoints, compute)
     return held
 
 

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from activation_store.directions import Direction
+from activation_store.directions import Direction, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.dynamics.jacobians import AT_ONCE
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
-from analysis.interventions.effects.inference import half_life
-from analysis.interventions.effects.run_file import EFFECTS_FILE, StoredEstimate, directions_of_run
-from analysis.runs.finished_files import open_finished
-from analysis.statistics.resampling import Estimate, means_over_lives
+from analysis.runs.finished_files import EFFECTS_FILE, StoredEstimate, open_finished
+from analysis.statistics.resampling import Estimate, half_life, means_over_lives
 from common.argument_checks import split
 from common.user_error import UserError
 
@@ -148,7 +146,8 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     persistences = [kept for kept in effects.persistences if kept.policy == "trained" and kept.what in KINDS]
     if not persistences:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")
-    direction = directions_of_run(finished, run).named(names[0])
+    file = finished.input_file(run, "directions", "edited along a direction")
+    direction = read_directions(file).named(names[0])
     if not direction.layer.startswith(tuple(KINDS.values())):
         raise UserError(f"{folder} edited {direction.layer}, not a state of the memory: {wanted} direction of one")
     doses = [arm.get("dose") for arm in effects.arms if arm.get("kind") == _EDITED_ONCE]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.dynamics.decompositions import MOST_FITTED, TITLES
-from analysis.dynamics.fixed_points import TICKS
+from analysis.dynamics.fixed_points import TICKS, FixedPoints
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.memory_length import (
     BEYOND_MOVED,
@@ -18,7 +18,7 @@ from analysis.dynamics.memory_length import (
     situations_compared,
     use_by_situation,
 )
-from analysis.dynamics.motion_stages import Effects, HeldInput, Motion, Persisting
+from analysis.dynamics.motion_stages import Effects, Motion, Persisting
 from analysis.dynamics.perturbations import FollowedEdit
 from analysis.dynamics.states_stage import StudiedStates
 from analysis.features.feature import Feature
@@ -102,7 +102,7 @@ def motion_lines(motion: Motion, effects: Effects | None, layer: str, features: 
         lines.append(
             f"  behaviour {number} ({share:.1%} of ticks): {distinctive(motion.differences, number, features)}"
         )
-    share = (motion.correlations.q < LEVEL).mean()
+    share = (motion.q < LEVEL).mean()
     correlations = f"Lagged correlations of independent components: {share:.0%} of all have q < 0.05 by circular shifts"
     lines += [*_pair_lines(motion), "", correlations]
     if effects is None:
@@ -121,7 +121,7 @@ def motion_lines(motion: Motion, effects: Effects | None, layer: str, features: 
 
 
 def _behaviours_line(motion: Motion) -> str:
-    behaviours, tracks, layers = motion.behaviours, motion.tracks, motion.space.layers
+    behaviours, tracks, layers = motion.behaviours, motion.tracks, list(motion.space)
     together = f" of {_listed(layers)} together" if len(layers) > 1 else ""
     shares = zip(behaviours.kept, layers, strict=True)
     kept = _listed([f"{share:.0%} of the variance of {name}" for share, name in shares])
@@ -185,12 +185,11 @@ def _spectrum_lines(effects: Effects, names: tuple[str, ...]) -> Iterator[str]:
         f"constants of the {len(slowest)} largest, in ticks: {', '.join(_ticks(value) for value in slowest)}"
     )
     yield "Slow modes of the layer's mean Jacobian, and the features that their activity goes with:"
-    for number, mode in enumerate(effects.modes):
-        constant = float(time_constants(np.array(mode.eigenvalue)))
-        angle = float(np.angle(mode.eigenvalue))
-        turns = f", turns once in {2 * np.pi / angle:.0f} ticks" if mode.eigenvalue.imag > 0 else ""
+    for number, mode in enumerate(effects.modes.tolist()):
+        constant = float(time_constants(np.array(mode)))
+        turns = f", turns once in {2 * np.pi / np.angle(mode):.0f} ticks" if mode.imag > 0 else ""
         yield (
-            f"  slow_{number + 1}: |eigenvalue| {abs(mode.eigenvalue):.3f}, time constant {_ticks(constant)} "
+            f"  slow_{number + 1}: |eigenvalue| {abs(mode):.3f}, time constant {_ticks(constant)} "
             f"ticks{turns}: {strongest(effects.mode_associations, number, names)}"
         )
 
@@ -250,7 +249,8 @@ def summary(states: StudiedStates, motion: Motion) -> dict[str, Any]:
         "tsne": {"trustworthiness": states.trustworthiness, "agreement": states.plane_agreement,
             "agreement_floor": states.plane_floor},
         "behaviours": {
-            "layers": motion.space.layers, "units": motion.space.units, "kept": motion.behaviours.kept.tolist(),
+            "layers": list(motion.space), "units": [len(scale.mean) for scale in motion.space.values()],
+            "kept": motion.behaviours.kept.tolist(),
             "pairs": [vars(pair) for pair in motion.pairs],
             "explained": motion.behaviours.explained, "agreement": motion.behaviours.agreement.tolist(),
             "agreement_floor": motion.behaviours.agreement_floor.tolist(),
@@ -268,7 +268,7 @@ def effects_summary(effects: Effects) -> dict[str, Any]:
     return {
         "sign_agreement": [vars(row) for row in effects.agreement],
         "slow_modes": [
-            {"modulus": abs(mode.eigenvalue), "angle": float(np.angle(mode.eigenvalue))} for mode in effects.modes
+            {"modulus": abs(mode), "angle": float(np.angle(mode))} for mode in effects.modes.tolist()
         ],
         "largest_modulus": {"median": float(np.median(np.abs(effects.eigenvalues[:, 0])))},
     }  # fmt: skip
@@ -312,7 +312,7 @@ def persistence_lines(persisting: Persisting, states: StudiedStates, reach: int)
         "",
         f"Where the memory settles with held input, followed for {TICKS:,} ticks from recorded states, and other "
         "points at which it hardly moves:",
-        *(f"  {_held_line(held)}" for held in persisting.held),
+        *(f"  {name}: {_held_text(points, len(persisting.starts))}" for name, points in persisting.held.items()),
     ]
 
 
@@ -379,8 +379,7 @@ def _with_interval(use: MemoryUse) -> str:
     return f"{use.value:.3f}{between}"
 
 
-def _held_line(held: HeldInput) -> str:
-    points, starts = held.points, len(held.starts)
+def _held_text(points: FixedPoints, starts: int) -> str:
     kinds = []
     for i in range(min(3, len(points.speed))):
         kind = "slow point" if not points.fixed[i] else "stable fixed point"
@@ -395,7 +394,7 @@ def _held_line(held: HeldInput) -> str:
         kinds.append(f"{more} more")
     on_their_way = starts - points.settled.sum()
     rest = f"; starts still on their way: {on_their_way}" if on_their_way else ""
-    return f"{held.name}: {'; '.join(kinds)}{rest}{_spread_text(points.half_spread)}"
+    return f"{'; '.join(kinds)}{rest}{_spread_text(points.half_spread)}"
 
 
 def _spread_text(half_spread: float) -> str:
@@ -459,14 +458,13 @@ def persistence_summary(persisting: Persisting, states: StudiedStates) -> dict[s
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
             "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist()[:2],
         },
-        "fixed_points": [_held_summary(held) for held in persisting.held],
+        "fixed_points": [_held_summary(name, points) for name, points in persisting.held.items()],
     }  # fmt: skip
 
 
-def _held_summary(held: HeldInput) -> dict[str, Any]:
-    points = held.points
+def _held_summary(name: str, points: FixedPoints) -> dict[str, Any]:
     return {
-        "input": held.name,
+        "input": name,
         "speed": np.where(points.fixed, 0.0, points.speed).tolist(),
         "settled": points.settled.tolist(),
         "half_spread": points.half_spread if np.isfinite(points.half_spread) else None,

@@ -6,8 +6,7 @@ from typing import Any
 
 from activation_store.interventions import Arm
 from analysis.interventions.effects.outcomes import title_with_unit
-from analysis.interventions.effects.run_file import EFFECTS_FILE, StoredEstimate
-from analysis.runs.finished_files import FinishedFiles, RunDescription
+from analysis.runs.finished_files import EFFECTS_FILE, FinishedFiles, RunDescription, StoredEstimate
 from common.argument_checks import split
 from common.user_error import UserError
 

@@ -34,11 +34,11 @@ from analysis.interventions.effects.effects import (
 from analysis.interventions.effects.outcomes import Margins, margins, split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
 from analysis.interventions.effects.predicted import Bend, Follows
-from analysis.interventions.effects.run_file import EFFECTS_FILE, read_run_file
+from analysis.interventions.effects.run_file import read_run_file
 from analysis.interventions.effects.study import EffectsStudy, edits_one_by_one, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.page.page import Films, intervention_page, read_films
-from analysis.runs.finished_files import open_finished
+from analysis.runs.finished_files import EFFECTS_FILE, open_finished
 from analysis.runs.run_folder import DONE_FILE, write_figure
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate

@@ -16,6 +16,8 @@ from common.files import sha256
 from common.user_error import UserError
 
 LABELS_FILE = "cluster_labels.npz"
+BEHAVIOURS_FILE = "behaviour_labels.npz"
+"""As `LABELS_FILE`, with the behaviour of each tick of the lives that analyze_dynamics.py drew."""
 _DIGITS_SHOWN = 12
 
 Value = TypeVar("Value")

@@ -8,7 +8,7 @@ import numpy as np
 
 from activation_store.directions import DIRECTIONS_FILE
 from activation_store.schema import METADATA_FILE
-from analysis.runs.cluster_run import ClusterRun, read_cluster_run
+from analysis.runs.cluster_run import BEHAVIOURS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
 from common.array_files import arrays_of
@@ -16,7 +16,6 @@ from common.user_error import UserError
 
 MOTION_FILE = "motion.npz"
 STATES_FILE = "states.npz"
-BEHAVIOURS_FILE = "behaviour_labels.npz"
 LEVEL = 0.05
 _SCRIPT = "analyze_dynamics.py"
 

@@ -11,11 +11,27 @@ from pydantic import Field, TypeAdapter, ValidationError
 from activation_store.directions import DIRECTIONS_FILE, Directions, read_directions
 from activation_store.schema import METADATA_FILE
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
+from analysis.statistics.resampling import Estimate
 from common.checked_json import first_fault, read_small_json
-from common.files import read_bytes
+from common.files import read_bytes, sha256
 from common.user_error import UserError
 
 Content = TypeVar("Content")
+
+EFFECTS_FILE = "effects.json"
+
+
+@dataclass(frozen=True)
+class StoredEstimate:
+    """An estimate as effects.json of intervene.py has it; null stands for what is not finite."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def estimate(self) -> Estimate:
+        """Return it with infinity for what is not finite."""
+        return Estimate(*(float("inf") if number is None else number for number in (self.value, self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,22 @@ class FinishedFiles:
         """Return the run's directions (UserError: as `read`; or the file holds no directions)."""
         self.read(DIRECTIONS_FILE)  # refuses one that was changed
         return read_directions(self.path / DIRECTIONS_FILE)
+
+    def input_file(self, run: RunDescription, option: str, edited: str) -> Path:
+        """Return a file that an intervention was given by an option.
+
+        Args:
+            edited: what the run did with it, for messages.
+
+        Raises:
+            UserError: the file is not there, or is no longer the one that the run read.
+        """
+        path = Path(str(run.arguments.get(option)))
+        if not path.exists():
+            raise UserError(f"{self.path} {edited} of {path}, which is not there: put it back")
+        if sha256(path) != run.input.get(option):
+            raise UserError(f"{path} is no longer the file that {self.path} used: play that run again")
+        return path
 
     def description(self) -> RunDescription:
         """Return what run.json says (UserError: as `read_json`)."""

@@ -135,3 +135,18 @@ def folds_of(unit: np.ndarray, most: int = 5) -> np.ndarray:
     for number, (_, held_out) in enumerate(GroupKFold(min(most, len(np.unique(unit)))).split(unit, groups=unit)):
         fold[held_out] = number
     return fold
+
+
+def half_life(left: np.ndarray) -> np.ndarray:
+    """Return after how many ticks half of the first value is left, (R, ticks) -> (R,); infinite if never.
+
+    Args:
+        left: after 0, 1, ... ticks.
+    """
+    share = left / left[:, :1]
+    below = share <= 0.5
+    place = below.argmax(axis=1)
+    rows = np.arange(len(left))
+    before, after = share[rows, place - 1], share[rows, place]
+    between = place - 1 + (before - 0.5) / np.where(before > after, before - after, 1)
+    return np.where(below.any(axis=1), between, np.inf)

@@ -13,7 +13,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
-from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
+from analysis.dynamics.jacobians import Agreement, Probes, mean_jacobians, sign_agreement
 from analysis.runs.finished_files import FinishedFiles, open_finished
 from analysis.statistics.inference import LEVEL
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
@@ -37,7 +37,8 @@ class Dynamics:
     """What a run of analyze_dynamics.py found. K components, L lags from 0."""
 
     probes: Probes
-    correlations: LaggedCorrelations
+    r: np.ndarray  # lagged correlations and their q, as `lagged_correlations` returns them, (behaviours, L, K, K) each
+    q: np.ndarray
     # label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour
     label: dict[tuple[int, int, int], int]
     jacobians: np.ndarray  # of the policy alone, (n, L, K, K)
@@ -65,7 +66,7 @@ def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
     places = zip(*(motion[name].tolist() for name in ("episode", "agent_id", "tick")), strict=True)
     label = {key: int(behaviour) for key, behaviour in zip(places, motion["behaviour"], strict=True) if behaviour >= 0}
     return Dynamics(
-        probes, LaggedCorrelations(motion["r"], motion["q"]), label, motion["jacobians"],
+        probes, motion["r"], motion["q"], label, motion["jacobians"],
         motion["behaviour"][motion["jacobian_records"]],
     )  # fmt: skip
 
@@ -163,7 +164,7 @@ def compare_jacobians(
     Raises:
         UserError: the run has no lag of 1, or no start is in a behaviour.
     """
-    lags = lags_up_to(min(largest_lag, dynamics.correlations.r.shape[1] - 1))
+    lags = lags_up_to(min(largest_lag, dynamics.r.shape[1] - 1))
     if not lags:
         raise UserError("the run of analyze_dynamics.py has no correlations at lag 1: run it with --lags")
     parts: dict[Side, list[np.ndarray]] = {"whole": [], "memory alone": []}
@@ -185,10 +186,10 @@ def compare_jacobians(
         side: (np.concatenate(blocks), np.concatenate(labels)) for side, blocks in parts.items()
     }
     sides["recorded inputs"] = dynamics.jacobians[:, places], dynamics.jacobian_label
-    correlations = LaggedCorrelations(dynamics.correlations.r[:, places], dynamics.correlations.q[:, places])
+    r, q = dynamics.r[:, places], dynamics.q[:, places]
     rows, by_lag = list[Row](), list[Row]()
     for side, (jacobians, label) in sides.items():
-        agreements = sign_agreement(correlations, jacobians, label, seed)
+        agreements = sign_agreement(r, q, jacobians, label, seed)
         rows += [{**vars(row), "lag": places[row.lag], "side": side} for row in agreements]
         for place, lag in enumerate(lags, start=1):
             at_lag = _at_lag([row for row in agreements if row.lag == place], sides, side, place)

@@ -150,8 +150,8 @@ def find_circuit(
     states, theirs = (one[layer].cell[-1] if of_cell else one[layer].hidden[-1] for one in (life, reference))
     read_out = (states @ weight).numpy()
     resampled = Resampled(read_out)
-    direct = written(memory, life, reference, layer, weight, of_cell=of_cell)
-    by_gate = _by_source(memory, layer, direct.below, direct.slopes, parts) | {OWN: direct.own.sum(dim=3)}
+    slopes, below, own = written(memory, life, reference, layer, weight, of_cell=of_cell)
+    by_gate = _by_source(memory, layer, below, slopes, parts) | {OWN: own.sum(dim=3)}
     whole, slope = traced(memory, life, reference, layer, weight, of_cell=of_cell)
     by_input = {ENCODER: whole.sum(dim=2)}
     if parts:
@@ -159,7 +159,7 @@ def find_circuit(
     difference = (states - theirs) @ weight
     together = torch.stack([part.sum(dim=(0, 1)) for part in by_gate.values()]).sum(dim=0)
     units = _units(life[layer], (weight * (states - theirs)).numpy(), resampled)
-    of_units = (direct.slopes * (life[layer].sums - reference[layer].sums)).sum(dim=1)  # (4, L, units)
+    of_units = (slopes * (life[layer].sums - reference[layer].sums)).sum(dim=1)  # (4, L, units)
     held = {f"unit {held.unit}": of_units[:, :, held.unit] for held in units[:UNITS_SHOWN]}
     shares = [
         share
@@ -170,7 +170,7 @@ def find_circuit(
     heads = _heads(policy, direction, life, inputs[-1], states.numpy(), resampled, seed)
     return Circuit(
         direction, len(read), float(read_out.std()), float((together - difference).abs().max()), shares,
-        units, _inputs(direct.below, direct.own, BELOW if layer else ENCODER, resampled), heads,
+        units, _inputs(below, own, BELOW if layer else ENCODER, resampled), heads,
         flows[0].numpy(), flows[1].numpy(), read_out,
     )  # fmt: skip
 

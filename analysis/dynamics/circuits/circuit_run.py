@@ -27,7 +27,6 @@ from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, read_tracks
 from analysis.dynamics.update import Update
 from analysis.figures.style import new_figure, style, title
-from analysis.interventions.edits.state_edits import check_direction
 from analysis.pages.summary.page import Section, command_of, summary_page
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.runs.run_folder import RunFolder
@@ -66,7 +65,7 @@ def trace_circuit(
         raise UserError(f"--circuit divides an LSTM's gates, but {metadata.policy} {kind}")
     assert settings.directions is not None
     direction = read_directions(settings.directions).named(settings.circuit)
-    check_direction(direction, "state", policy.layer_units, metadata.policy, metadata.checkpoint_sha256)
+    direction.check_policy(policy.layer_units, metadata.policy, metadata.checkpoint_sha256)
     if direction.layer not in state_layers(policy):
         raise UserError(f"--circuit {settings.circuit} reads {direction.layer}, which is no state of the memory")
     with show(f"reading {settings.lives} lives") as progress:

@@ -55,29 +55,22 @@ def played(memory: LSTM, read: torch.Tensor) -> list[Played]:
     return layers
 
 
-@dataclass(frozen=True, eq=False)
-class Written:
-    """Parts of a read-out after the last tick, less that of the reference: all of them add up to the difference.
-
-    T ticks, L lives. Slopes are those of the read-out by the sums of each gate, so that whatever adds up to what the
-    layer reads can be told apart as well.
-    """
-
-    slopes: torch.Tensor  # (4, T, L, units)
-    below: torch.Tensor  # what each gate's reading of the layer below adds, (4, T, L, units of it)
-    own: torch.Tensor  # what each gate's reading of the layer's own hidden state adds, (4, T, L, units)
-
-
 @torch.no_grad()
 def written(
     memory: LSTM, life: list[Played], reference: list[Played], layer: int, weight: torch.Tensor, *, of_cell: bool
-) -> Written:  # fmt: skip
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """Divide a read-out among the gates of its own layer: what the layer below and its own hidden state wrote when.
 
     Args:
         layer: whose state is read, from 0.
         weight: of the read-out, (units,).
         of_cell: whether it reads the cell; else the hidden state.
+
+    Returns:
+        Slopes of the read-out by the sums of each gate, (4, T, L, units), so that whatever adds up to what the layer
+        reads can be told apart too; what each gate's reading of the layer below adds, (4, T, L, units of it); and what
+        its reading of the own hidden state adds, (4, T, L, units). The last two add up to the read-out after the last
+        tick, less that of the reference.
     """
     one, other = life[layer], reference[layer]
     input_weight, hidden_weight = (part.unflatten(0, (4, -1)) for part in memory.all_weights[layer][:2])
@@ -89,7 +82,7 @@ def written(
         slopes.append(slope)
         below.append(torch.einsum("glu,guj->glj", slope, input_weight) * (one.read[tick] - other.read[tick]))
         own.append(torch.einsum("glu,guj->glj", slope, hidden_weight) * (one.hidden[tick] - other.hidden[tick]))
-    return Written(*(torch.stack(parts[::-1], 1) for parts in (slopes, below, own)))
+    return torch.stack(slopes[::-1], 1), torch.stack(below[::-1], 1), torch.stack(own[::-1], 1)
 
 
 @torch.no_grad()

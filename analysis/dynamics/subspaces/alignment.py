@@ -78,35 +78,28 @@ def _logits(policy: RecurrentPolicy, hidden: torch.Tensor) -> torch.Tensor:
     return torch.cat([score - score.mean(dim=1, keepdim=True) for score in scores], dim=1)
 
 
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """Tells the variable's value from logits: a logistic regression, (options, values) and (values,)."""
+Reader = Callable[[torch.Tensor], torch.Tensor]
+"""Gives the score of each of the variable's values, (N, values), from logits, (N, options)."""
 
-    weight: torch.Tensor
-    bias: torch.Tensor
 
-    @staticmethod
-    def fitted(logits: torch.Tensor, label: np.ndarray) -> "Reader":
-        """Fit it to unedited ticks."""
-        from sklearn.linear_model import LogisticRegression
+def fitted_reader(logits: torch.Tensor, label: np.ndarray) -> Reader:
+    """Fit a logistic regression that tells the variable's value from the logits of unedited ticks."""
+    from sklearn.linear_model import LogisticRegression
 
-        values = logits.numpy().astype(np.float64)
-        mean, spread = values.mean(axis=0), values.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        model = LogisticRegression(max_iter=1000).fit((values - mean) / spread, label)
-        weight, bias = model.coef_ / spread, model.intercept_
-        if len(weight) == 1:  # of two values only the second has weights
-            weight, bias = np.concatenate([np.zeros_like(weight), weight]), np.array([0.0, *bias])
-        bias = bias - weight @ mean
-        return Reader(torch.from_numpy(weight.T).float(), torch.from_numpy(bias).float())
+    values = logits.numpy().astype(np.float64)
+    mean, spread = values.mean(axis=0), values.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    model = LogisticRegression(max_iter=1000).fit((values - mean) / spread, label)
+    weight, bias = model.coef_ / spread, model.intercept_
+    if len(weight) == 1:  # of two values only the second has weights
+        weight, bias = np.concatenate([np.zeros_like(weight), weight]), np.array([0.0, *bias])
+    weights, biases = torch.from_numpy(weight.T).float(), torch.from_numpy(bias - weight @ mean).float()
+    return lambda shown: shown @ weights + biases
 
-    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the score of each value, (N, values)."""
-        return logits @ self.weight + self.bias
 
-    def right(self, logits: torch.Tensor, label: np.ndarray) -> np.ndarray:
-        """Say where it tells this value, (N,) bool."""
-        return (self(logits).argmax(dim=1) == torch.from_numpy(label)).numpy()
+def right(reader: Reader, logits: torch.Tensor, label: np.ndarray) -> np.ndarray:
+    """Say where the actions tell this value, (N,) bool."""
+    return (reader(logits).argmax(dim=1) == torch.from_numpy(label)).numpy()
 
 
 class Sources:
@@ -189,7 +182,7 @@ def follows(
 ) -> np.ndarray:  # fmt: skip
     """Say after which exchanges the actions tell the source's value, (pairs,) bool: interchange accuracy, by pair."""
     logits = _exchanged(policy, layer, situations, exchange, pairs)
-    return reader.right(logits, situations.label[pairs[1]])
+    return right(reader, logits, situations.label[pairs[1]])
 
 
 def _exchanged(

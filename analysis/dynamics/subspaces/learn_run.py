@@ -24,8 +24,10 @@ from analysis.dynamics.subspaces.alignment import (
     Sources,
     along,
     decisions,
+    fitted_reader,
     follows,
     learnt_subspace,
+    right,
     varying,
 )
 from analysis.dynamics.subspaces.options import GOAL, LearnOptions
@@ -72,10 +74,10 @@ class Side:
     def accuracy(self, what: str, layer: str, exchange: Exchange, seed: int) -> Accuracy:
         """Try an exchange on the other lives; the same pairs for the same seed."""
         pairs = Sources(self.test).pairs(_MOST_PAIRS, np.random.default_rng([seed, 2]))
-        right = follows(self.policy, layer, self.test, self.reader, exchange, pairs).astype(np.float64)
+        told = follows(self.policy, layer, self.test, self.reader, exchange, pairs).astype(np.float64)
         life = self.test.life[pairs[0]]
-        low, high = np.percentile(means_over_lives(right[:, None], life), _ENDS)
-        return Accuracy(what, float(right.mean()), float(low), float(high), len(right), len(np.unique(life)))
+        low, high = np.percentile(means_over_lives(told[:, None], life), _ENDS)
+        return Accuracy(what, float(told.mean()), float(low), float(high), len(told), len(np.unique(life)))
 
 
 def learn(options: LearnOptions) -> None:
@@ -192,8 +194,8 @@ def _side(
                 )
         sides.append(_situations(options.layer, policy, tracks, memory, label, own))
     train, test = sides
-    reader = Reader.fitted(decisions(policy, options.layer, train), train.label)
-    unedited = reader.right(decisions(policy, options.layer, test), test.label)
+    reader = fitted_reader(decisions(policy, options.layer, train), train.label)
+    unedited = right(reader, decisions(policy, options.layer, test), test.label)
     return Side(policy, train, test, reader, float(unedited.mean()))
 
 

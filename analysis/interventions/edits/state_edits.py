@@ -299,21 +299,7 @@ def check_direction(
     Raises:
         UserError: the policy has no such layer, another number of units, or the direction is another policy's.
     """
-    if direction.layer not in layer_units:
-        raise UserError(
-            f"the direction {direction.name} is one of the layer {direction.layer}, which {policy} does not have; it "
-            f"has {', '.join(layer_units)}"
-        )
-    if len(direction.weight) != layer_units[direction.layer]:
-        raise UserError(
-            f"the direction {direction.name} has {len(direction.weight)} weights, but {direction.layer} of {policy} "
-            f"has {layer_units[direction.layer]} units: give the policy that it was found in"
-        )
-    if None not in (sha256, direction.source.checkpoint_sha256) and direction.source.checkpoint_sha256 != sha256:
-        raise UserError(
-            f"the direction {direction.name} was found in another policy, {direction.source.policy}, not in {policy} "
-            "as it is now: extract activations and find directions again"
-        )
+    direction.check_policy(layer_units, policy, sha256)
     if of == "change" and not direction.layer.startswith("lstm_"):
         raise UserError(
             f"{direction.layer} is not part of the memory, so it has no change per tick: leave out --change"

@@ -18,10 +18,10 @@ from analysis.interventions.effects.controls import (
     on_episodes_of,
 )
 from analysis.interventions.effects.effects import effect_per_episode, level_per_episode
-from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, excludes_zero, half_life
+from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, excludes_zero
 from analysis.interventions.effects.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, half_life
 
 Shape = Literal["rises with every dose", "falls with every dose", "rises and falls", "no clear shape"]
 _FEWEST_DOSES = 2

@@ -236,31 +236,6 @@ def _flips(episodes: int, settings: Inference) -> np.ndarray:
     return rng.choice([-1.0, 1.0], (settings.permutations, episodes))
 
 
-def half_life(left: np.ndarray) -> np.ndarray:
-    """Return after how many ticks, from 0, half of the first value is left, (R, ticks) -> (R,); infinite if never."""
-    share = left / left[:, :1]
-    below = share <= 0.5
-    place = below.argmax(axis=1)
-    rows = np.arange(len(left))
-    before, after = share[rows, place - 1], share[rows, place]
-    between = place - 1 + (before - 0.5) / np.where(before > after, before - after, 1)
-    return np.where(below.any(axis=1), between, np.inf)
-
-
-PAIRED_SPREAD = 240.0
-"""Ticks lived by which lives of edited agents differ from the same in the twin, as a standard deviation: from how
-effects of 66 edits of shipped policies vary over episodes (quartiles 170 to 320)."""
-
-LIFE = 240.0
-"""Ticks that agents of shipped policies live (220 to 245 on average): no edit can take more."""
-
-OUTCOMES = 16
-"""Outcomes in behaviour whose tests are corrected together, for each edit."""
-
-_WANTED = (50, 25)
-_MOST_EPISODES = 100_000
-
-
 def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int, horizon: int) -> list[str]:
     """Say how large an effect on the ticks lived a run would find, and how many episodes would find a smaller one.
 

@@ -11,25 +11,8 @@ from activation_store.interventions import Arm, Readability
 from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
 from analysis.interventions.effects.pairs import check_arms
 from analysis.runs.finished_files import FinishedFiles, RunDescription
-from analysis.statistics.resampling import Estimate
 from common.checked_json import first_fault, read_small_json, without_checksum
-from common.files import sha256
 from common.user_error import UserError
-
-EFFECTS_FILE = "effects.json"
-
-
-@dataclass(frozen=True)
-class StoredEstimate:
-    """An estimate as effects.json has it; null stands for what is not finite."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    def estimate(self) -> Estimate:
-        """Return it with infinity for what is not finite."""
-        return Estimate(*(float("inf") if number is None else number for number in (self.value, self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -76,18 +59,9 @@ def directions_of_run(finished: FinishedFiles, run: RunDescription) -> Direction
     Raises:
         UserError: the file is not there, or is no longer the one that the run read.
     """
-    return read_directions(_file_of_run(finished, run, "directions", "edited along a direction"))
+    return read_directions(finished.input_file(run, "directions", "edited along a direction"))
 
 
 def dictionary_of_run(finished: FinishedFiles, run: RunDescription) -> SparseDictionary:
     """Read the dictionary of sparse features that a run edited; arguments and errors as for `directions_of_run`."""
-    return read_dictionary(_file_of_run(finished, run, "features", "edited sparse features"))
-
-
-def _file_of_run(finished: FinishedFiles, run: RunDescription, option: str, edited: str) -> Path:
-    path = Path(str(run.arguments.get(option)))
-    if not path.exists():
-        raise UserError(f"{finished.path} {edited} of {path}, which is not there: put it back")
-    if sha256(path) != run.input.get(option):
-        raise UserError(f"{path} is no longer the file that {finished.path} used: play that run again")
-    return path
+    return read_dictionary(finished.input_file(run, "features", "edited sparse features"))

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from analysis.dynamics.behaviours import Behaviours, find_behaviours, measures, pairs_of, space_of, trajectories
+from analysis.dynamics.behaviours import (
+    Behaviours,
+    by_layer,
+    find_behaviours,
+    measures,
+    pairs_of,
+    points_in,
+    space_of,
+    trajectories,
+)
 from analysis.dynamics.tracks import Tracks
 from tests.command import assert_refuses
 from tests.planted_tracks import tracks_of
@@ -63,8 +72,8 @@ def test_only_both_layers_together_separate_four_behaviours(planted: Tracks, tru
 def test_layers_weigh_the_same_however_many_units_they_have(truth: np.ndarray, units: tuple[int, int]) -> None:
     tracks = planted_tracks(truth, units)
     space = space_of(tracks, [AGENT, WORLD], {})
-    _, moving = trajectories(tracks, space.points(tracks.records.activations))
-    assert space.by_layer(moving.var(axis=0)) == pytest.approx([1, 1])
+    _, moving = trajectories(tracks, points_in(space, tracks.records.activations))
+    assert by_layer(space, moving.var(axis=0)) == pytest.approx([1, 1])
     result = find_behaviours(tracks, space, 4, 2, 0)
     assert ((result.kept > 0.5) & (result.kept <= 1 + 1e-9)).all()
 
@@ -72,7 +81,7 @@ def test_layers_weigh_the_same_however_many_units_they_have(truth: np.ndarray, u
 def test_one_layer_alone_is_not_rescaled(planted: Tracks) -> None:
     space = space_of(planted, [AGENT], {})
     own = planted.records.activations[AGENT]
-    np.testing.assert_allclose(space.points({AGENT: own}), (own - own.mean(axis=0)) / own.std(axis=0))
+    np.testing.assert_allclose(points_in(space, {AGENT: own}), (own - own.mean(axis=0)) / own.std(axis=0))
 
 
 def test_a_layer_that_never_moves_is_refused(planted: Tracks) -> None:

@@ -381,7 +381,7 @@ def motion(components: int) -> Any:
     rng = np.random.default_rng(1)
     r = rng.uniform(-1, 1, (BEHAVIOURS, LAGS, components, components))
     behaviours = SimpleNamespace(label=np.arange(40) % BEHAVIOURS, count=BEHAVIOURS)
-    return SimpleNamespace(behaviours=behaviours, correlations=SimpleNamespace(r=r, q=np.abs(r)))
+    return SimpleNamespace(behaviours=behaviours, r=r, q=np.abs(r))
 
 
 @pytest.mark.parametrize(("components", "with_effects"), [(2, False), (16, True), (64, True), (64, False)])
@@ -397,10 +397,9 @@ def test_components_are_named_and_the_heading_is_whole(components: int, with_eff
 def test_every_panel_of_fixed_points_has_numbers_on_both_axes() -> None:
     rng = np.random.default_rng(3)
 
-    def held(name: str) -> Any:
+    def held() -> Any:
         known = {"fixed": np.array([True, False]), "unstable": np.zeros(2, int)}
-        points = SimpleNamespace(state=rng.normal(size=(2, 2)), **known)
-        return SimpleNamespace(name=name, starts=rng.normal(size=(9, 2)), after=rng.normal(size=(9, 2)), points=points)
+        return SimpleNamespace(state=rng.normal(size=(2, 2)), read=np.zeros(2), **known)
 
     axes_of = SimpleNamespace(read_outs=np.eye(2))
     states: Any = SimpleNamespace(
@@ -408,8 +407,10 @@ def test_every_panel_of_fixed_points_has_numbers_on_both_axes() -> None:
         scale=SimpleNamespace(z=lambda state: state),
     )  # fmt: skip
     tracks: Any = type("Tracks", (), {"state": rng.normal(size=(50, 2)), "__len__": lambda self: 50})()
-    persisting: Any = SimpleNamespace(held=[held(f"mean of behaviour {number}") for number in range(5)])
-    update: Any = SimpleNamespace(place=lambda layer: slice(None))
+    persisting: Any = SimpleNamespace(
+        starts=rng.normal(size=(9, 2)), held={f"mean of behaviour {number}": held() for number in range(5)}
+    )  # fmt: skip
+    update: Any = type("Still", (), {"place": lambda self, layer: slice(None), "__call__": lambda self, s, _: s})()
     figure = flow(persisting, SimpleNamespace(tracks=tracks), states, update)
     texts(figure)
     panels = [axes for axes in figure.axes if axes.get_visible()]

@@ -7,7 +7,7 @@ import torch
 from activation_store.reader import read_dump
 from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
-from analysis.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
+from analysis.dynamics.jacobians import Probes, mean_jacobians
 from analysis.dynamics.update import Update
 from analysis.world_model.imagination import imagine
 from analysis.world_model.jacobians import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
@@ -58,8 +58,7 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
     label = {place: place[1] % 2 for place in places if place[2] % 3}
 
     def dynamics(r: np.ndarray) -> Dynamics:
-        correlations = LaggedCorrelations(r, np.zeros_like(r))
-        return Dynamics(probes("lstm_cell"), correlations, label, np.ones((5, 3, 3, 3)) + r[0], np.zeros(5, np.int64))
+        return Dynamics(probes("lstm_cell"), r, 0 * r, label, np.ones((5, 3, 3, 3)) + r[0], np.zeros(5, np.int64))
 
     parts = []
     for number, (start, result) in enumerate(labelled_starts(recorded.held_out(model), label, 60, 0)):
@@ -78,6 +77,6 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
 
 def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:
     r = np.ones((1, 2, 3, 3))
-    nothing = Dynamics(probes("lstm_cell"), LaggedCorrelations(r, r), {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
+    nothing = Dynamics(probes("lstm_cell"), r, r, {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
     assert_refuses("is in a behaviour of the run", compare_jacobians, recorded.held_out(model), nothing, 10, 10, 0)
     assert lags_up_to(10) == (1, 2, 4, 8) and lags_up_to(0) == ()

@@ -14,7 +14,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import GRU, LSTM
 from analysis.dynamics.circuits.circuit import BELOW, ENCODER, OWN, Circuit, Resampled, find_circuit
 from analysis.dynamics.circuits.circuit_run import trace_circuit
-from analysis.dynamics.circuits.decomposition import GATES, Written, gained_and_lost, played, traced, written
+from analysis.dynamics.circuits.decomposition import GATES, gained_and_lost, played, traced, written
 from analysis.dynamics.settings import DynamicsSettings
 from tests.analysis.dynamics.subspaces.latches import LAYOUT, UNITS, Blind, latch
 from tests.command import assert_refuses
@@ -52,10 +52,12 @@ def built(units: int, weights: dict[tuple[int, int, int], float], biases: dict[t
     return memory
 
 
-def parts_of(memory: LSTM, read: torch.Tensor, reference: torch.Tensor, *weight: float) -> Written:
-    """What wrote a read-out of the cells of the only layer."""
+def parts_of(
+    memory: LSTM, read: torch.Tensor, reference: torch.Tensor, *weight: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What wrote a read-out of the cells of the only layer, from below and from its own hidden state."""
     of = torch.tensor(weight, dtype=torch.float64)
-    return written(memory, played(memory, read), played(memory, reference), 0, of, of_cell=True)
+    return written(memory, played(memory, read), played(memory, reference), 0, of, of_cell=True)[1:]
 
 
 @pytest.mark.parametrize("of_cell", [True, False])
@@ -65,9 +67,9 @@ def test_contributions_add_up_to_the_read_out(layers: int, layer: int, of_cell: 
     life, reference = played(memory, read), played(memory, read.mean(dim=1, keepdim=True))
     weight = torch.randn(SIZE, dtype=torch.float64)
     states = [getattr(one[layer], "cell" if of_cell else "hidden")[-1] @ weight for one in (life, reference)]
-    parts = written(memory, life, reference, layer, weight, of_cell=of_cell)
-    assert parts.below.shape == parts.own.shape == parts.slopes.shape == (len(GATES), TICKS, LIVES, SIZE)
-    together = parts.below.sum(dim=(0, 1, 3)) + parts.own.sum(dim=(0, 1, 3))
+    slopes, below, own = written(memory, life, reference, layer, weight, of_cell=of_cell)
+    assert below.shape == own.shape == slopes.shape == (len(GATES), TICKS, LIVES, SIZE)
+    together = below.sum(dim=(0, 1, 3)) + own.sum(dim=(0, 1, 3))
     torch.testing.assert_close(together, states[0] - states[1], rtol=0, atol=1e-12)
     by_input, slope = traced(memory, life, reference, layer, weight, of_cell=of_cell)
     torch.testing.assert_close(by_input.sum(dim=(0, 2)), states[0] - states[1], rtol=0, atol=1e-12)
@@ -98,22 +100,24 @@ def test_a_latch_is_written_by_its_cue_through_the_candidate_and_never_lost() ->
     read = noise(2)
     read[:, :, 0] = 0
     read[2, :, 0] = torch.tensor([1.0, -1.0] * LIVES)[:LIVES]
-    parts, other = (parts_of(memory, read, torch.zeros_like(read[:, :1]), *weight) for weight in ((1, 0), (0, 1)))
+    (below, own), (other, _) = (
+        parts_of(memory, read, torch.zeros_like(read[:, :1]), *weight) for weight in ((1, 0), (0, 1))
+    )
     expected = torch.tanh(3.0 * read[2, :, 0])
-    torch.testing.assert_close(parts.below[CANDIDATE, 2, :, 0], expected, rtol=1e-6, atol=0)
-    assert float(parts.below.abs().sum() + parts.own.abs().sum() - expected.abs().sum()) == pytest.approx(0, abs=1e-6)
+    torch.testing.assert_close(below[CANDIDATE, 2, :, 0], expected, rtol=1e-6, atol=0)
+    assert float(below.abs().sum() + own.abs().sum() - expected.abs().sum()) == pytest.approx(0, abs=1e-6)
     gained, lost = gained_and_lost(played(memory, read)[0], torch.tensor([1.0, 0.0], dtype=torch.float64))
     assert float(lost.abs().max()) < 1e-6 and torch.equal(gained.abs().sum(dim=1) > 0.5, torch.arange(TICKS) == 2)
-    assert float(other.below[:, :-1].abs().max()) < 1e-6  # the other unit's read-out is of the last tick alone
+    assert float(other[:, :-1].abs().max()) < 1e-6  # the other unit's read-out is of the last tick alone
 
 
 def test_a_counter_is_written_by_every_event_through_the_input_gate() -> None:
     """One unit adds the same candidate whenever its input opens the gate."""
     memory = built(1, {(INPUT, 0, 0): 2 * OPEN}, {(INPUT, 0): -OPEN, (FORGET, 0): OPEN, (CANDIDATE, 0): 1.0})
     events = torch.from_numpy((np.random.default_rng(1).random((TICKS, LIVES, 1)) < 0.4).astype(float))
-    parts = parts_of(memory, events, torch.zeros_like(events[:, :1]), 1)
-    torch.testing.assert_close(parts.below[INPUT, :, :, 0], events[:, :, 0] * np.tanh(1.0), rtol=1e-6, atol=1e-8)
-    others = [parts.below[gate].abs().max() for gate in (FORGET, CANDIDATE, OUTPUT)]
+    below, _ = parts_of(memory, events, torch.zeros_like(events[:, :1]), 1)
+    torch.testing.assert_close(below[INPUT, :, :, 0], events[:, :, 0] * np.tanh(1.0), rtol=1e-6, atol=1e-8)
+    others = [below[gate].abs().max() for gate in (FORGET, CANDIDATE, OUTPUT)]
     assert max(map(float, others)) < 1e-6
 
 
@@ -122,9 +126,9 @@ def test_a_forget_gate_that_clears_the_memory_is_what_wrote_the_difference() -> 
     memory = built(2, {(CANDIDATE, 0, 0): 1.0, (FORGET, 0, 1): -2 * OPEN}, {(INPUT, 0): OPEN, (FORGET, 0): OPEN})
     read = torch.zeros(4, 2, 2, dtype=torch.float64)
     read[0, :, 0], read[2, 1, 1] = 1.0, 1.0
-    parts = parts_of(memory, read, read[:, :1], 1, 0)
-    assert float(parts.below[FORGET, 2, 1, 1]) == pytest.approx(-np.tanh(1.0), abs=1e-6)
-    assert float(parts.below.abs().sum()) == pytest.approx(np.tanh(1.0), abs=1e-6)
+    below, _ = parts_of(memory, read, read[:, :1], 1, 0)
+    assert float(below[FORGET, 2, 1, 1]) == pytest.approx(-np.tanh(1.0), abs=1e-6)
+    assert float(below.abs().sum()) == pytest.approx(np.tanh(1.0), abs=1e-6)
 
 
 def test_the_trace_ends_at_the_one_path_that_carries_the_cue() -> None:
@@ -138,9 +142,9 @@ def test_the_trace_ends_at_the_one_path_that_carries_the_cue() -> None:
     read[1, :, 0] = torch.linspace(-1, 1, LIVES)
     life, reference = played(memory, read), played(memory, torch.zeros_like(read[:, :1]))
     weight = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    parts = written(memory, life, reference, 0, weight, of_cell=True)
+    _, _, own = written(memory, life, reference, 0, weight, of_cell=True)
     difference = life[0].cell[-1] @ weight
-    torch.testing.assert_close(parts.own[CANDIDATE, -1, :, 0], difference, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(own[CANDIDATE, -1, :, 0], difference, rtol=1e-6, atol=1e-8)
     by_input, _ = traced(memory, life, reference, 0, weight, of_cell=True)
     torch.testing.assert_close(by_input[1, :, 0], difference, rtol=1e-6, atol=1e-8)
     assert float(by_input.abs().sum()) == pytest.approx(float(difference.abs().sum()), rel=1e-6)

@@ -12,6 +12,7 @@ from analysis.dynamics.subspaces.alignment import (
     Sources,
     along,
     decisions,
+    fitted_reader,
     follows,
     learnt_subspace,
 )
@@ -34,7 +35,7 @@ def halves(whole: Situations) -> tuple[Situations, Situations]:
 def learn(policy: RecurrentPolicy) -> tuple[np.ndarray, Reader, Situations]:
     train, test = halves(situations(policy))
     with torch.no_grad():
-        reader = Reader.fitted(decisions(policy, LAYER, train), train.label)
+        reader = fitted_reader(decisions(policy, LAYER, train), train.label)
     return learnt_subspace(policy, LAYER, train, reader, 1, seed=0), reader, test
 
 

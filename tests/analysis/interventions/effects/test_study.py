@@ -7,10 +7,10 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.effects.figures import persistence_figure
-from analysis.interventions.effects.inference import half_life
 from analysis.interventions.effects.study import EffectsStudy, ranking, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
+from analysis.statistics.resampling import half_life
 from tests.command import assert_refuses
 from tests.planted_interventions import (
     EDIT,
