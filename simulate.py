@@ -228,8 +228,7 @@ def validate(options: ValidationOptions, held_out: "HeldOut", folder: Path) -> N
 def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -> None:
     """Print and write what a number of simulated ticks depends on, with and without passing through the world."""
     from activation_store.directions import read_directions
-    from analysis.attribution.components import chosen_components
-    from analysis.attribution.targets import target_named
+    from analysis.attribution.targets import chosen_components, target_named
     from analysis.world_model import saliency
     from analysis.world_model.outcomes import write_table
     from common.progress_view import progress

@@ -30,29 +30,15 @@ _FEWEST_STATES = 10
 """A thing must be in view in so many states on either side, or nothing is said of it."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """A condition on a behavioural feature that begins to hold, such as `distance_to_npc <= 3`."""
+def parsed_event(text: str) -> tuple[Feature, Callable[[np.ndarray], np.ndarray]]:
+    """Read an event, a condition on a feature such as `distance_to_npc <= 3`: the feature, and where values fulfil it.
 
-    text: str
-    feature: Feature
-    comparison: str  # one of <, <=, >, >=, ==, !=
-    number: float
-
-    @staticmethod
-    def parse(text: str) -> "Event":
-        """Read an event.
-
-        Raises:
-            UserError: it has another form, or names no feature of docs/features.md.
-        """
-        name, comparison, number = parts_of(text, "--event")
-        (feature,) = features_named([name])
-        return Event(text.strip(), feature, comparison, number)
-
-    def holds(self, values: np.ndarray) -> np.ndarray:
-        """Return where the condition holds, given values of the feature."""
-        return COMPARISONS[self.comparison](values, self.number)
+    Raises:
+        UserError: it has another form, or names no feature of docs/features.md.
+    """
+    name, comparison, number = parts_of(text, "--event")
+    (feature,) = features_named([name])
+    return feature, lambda values: COMPARISONS[comparison](values, number)
 
 
 Onsets = dict[LifeKey, tuple[int, dict[int, float]]]
@@ -80,15 +66,16 @@ def find_onsets(settings: SaliencySettings, metadata: DumpMetadata, progress: Ca
     Raises:
         UserError: the dump lacks what the feature needs.
     """
-    event, before, after = Event.parse(settings.event), settings.before, settings.ticks - settings.before
+    feature, fulfils = parsed_event(settings.event)
+    before, after = settings.before, settings.ticks - settings.before
     episodes = np.unique(read_identity(settings.dump)["episode"]).tolist()
-    leave_out = ["tables", *(() if event.feature.of_tiles else ("tile",))]
+    leave_out = ["tables", *(() if feature.of_tiles else ("tile",))]
     by_event: Onsets = {}
     for number, episode in enumerate(episodes):
         records = read_dump(
             settings.dump, layers=[], columns=own_truth_columns(metadata), leave_out=leave_out, episodes=[episode]
         )
-        holds = event.holds(feature_matrix(records, metadata, [event.feature])[:, 0])
+        holds = fulfils(feature_matrix(records, metadata, [feature])[:, 0])
         lives, places = lives_of(records), places_of(records)
         for start, length in zip(lives.starts.tolist(), lives.lengths.tolist(), strict=True):
             own = lives.order[start : start + length]
@@ -117,25 +104,19 @@ class EventRow:
     samples: int  # in which it was measured on both sides
 
 
-@dataclass(frozen=True, eq=False)
-class AroundEvent:
-    """Attributions around an event."""
-
-    event: str
-    held: float  # share of the ticks from then on in which it holds, mean over samples
-    offset: np.ndarray  # of each state, ticks since the event, (N,); negative before it
-    rows: tuple[EventRow, ...]
+def ticks_since(maps: Attributions, before: int) -> np.ndarray:
+    """Return the ticks from the event to each state, (N,), negative before it: in each sample, so many come before."""
+    return np.concatenate([np.arange(count) - before for count in np.bincount(maps.sample)])
 
 
-def around_event(maps: Attributions, event: str, held: float, before: int, seed: int) -> AroundEvent:
+def around_event(maps: Attributions, before: int, seed: int) -> list[EventRow]:
     """Compare attributions before and after an event.
 
     Args:
-        maps: samples of the same number of ticks, with the event at the same place in each.
+        maps: samples of the same number of ticks.
         before: ticks of each sample before the event.
     """
-    offset = np.concatenate([np.arange(count) - before for count in np.bincount(maps.sample)])
-    later, over, known = offset >= 0, OverSamples(maps.sample, seed), maps.known
+    later, over, known = ticks_since(maps, before) >= 0, OverSamples(maps.sample, seed), maps.known
     rows = []
     for name, values, weight in _measures(maps):
         values, weight = np.where(known, values, 0), np.where(known, weight, 0)
@@ -145,7 +126,7 @@ def around_event(maps: Attributions, event: str, held: float, before: int, seed:
         both = np.intersect1d(maps.sample[early], maps.sample[late])
         first, then = (float(values[side].sum() / weight[side].sum()) for side in (early, late))
         rows.append(EventRow(name, first, then, over.difference(values, weight, later, ~later), len(both)))
-    return AroundEvent(event, held, offset, tuple(rows))
+    return rows
 
 
 def _measures(maps: Attributions) -> Iterator[Measure]:
@@ -169,15 +150,17 @@ def _measures(maps: Attributions) -> Iterator[Measure]:
         yield f"attribution of {name} of the memory", maps.components[:, number], each_state
 
 
-def event_lines(around: AroundEvent) -> list[str]:
-    """Return what changes at the event."""
-    ticks = -int(around.offset.min()), int(around.offset.max()) + 1
+def event_lines(rows: Sequence[EventRow], event: str, held: float, before: int, after: int) -> list[str]:
+    """Return what changes at an event that so many ticks come before and after.
+
+    Args:
+        held: share of the ticks from then on in which it holds, mean over samples.
+    """
     lines = [
-        f"Before and after {around.event}: means over the {ticks[0]} ticks before it, in none of which it holds, and "
-        f"the {ticks[1]} ticks from then on, in {around.held:.0%} of which it does. Differences with 95% intervals "
-        "over samples:"
+        f"Before and after {event}: means over the {before} ticks before it, in none of which it holds, and the "
+        f"{after} ticks from then on, in {held:.0%} of which it does. Differences with 95% intervals over samples:"
     ]
-    for row in around.rows:
+    for row in rows:
         change = row.difference
         sure = "" if change.low <= 0 <= change.high or not np.isfinite(change.low) else " *"
         lines.append(
@@ -187,31 +170,31 @@ def event_lines(around: AroundEvent) -> list[str]:
     return [*lines, "  * the interval excludes 0; intervals are not corrected for multiple comparisons"]
 
 
-def event_table(around: AroundEvent) -> str:
+def event_table(rows: Sequence[EventRow]) -> str:
     """Return the rows as tab-separated text."""
-    rows = []
-    for row in around.rows:
-        change = row.difference
-        numbers = (row.before, row.after, change.value, change.low, change.high)
-        rows.append((row.measure, *(f"{number:.6g}" for number in numbers), str(row.samples)))
-    return tab_separated_lines(("measure", "before", "after", "difference", "low", "high", "samples"), rows)
+    lines = []
+    for row in rows:
+        numbers = (row.before, row.after, row.difference.value, row.difference.low, row.difference.high)
+        lines.append((row.measure, *(f"{number:.6g}" for number in numbers), str(row.samples)))
+    return tab_separated_lines(("measure", "before", "after", "difference", "low", "high", "samples"), lines)
 
 
-def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: int) -> Figure:
+def event_figure(maps: Attributions, event: str, before: int, heading: str, seed: int) -> Figure:
     """Draw the target and the size of the parts by ticks since the event."""
-    offsets = np.unique(around.offset)
+    offset = ticks_since(maps, before)
+    offsets = np.unique(offset)
     sizes = maps.sizes().sum(axis=1)
     with style():
         figure = new_figure(11.0, 4.4)
         target, parts = figure.subplots(1, 2)
-        means = [_mean_at(maps, maps.value, around.offset == offset, seed) for offset in offsets]
+        means = [_mean_at(maps, maps.value, offset == ticks, seed) for ticks in offsets]
         low, high = (np.array([getattr(mean, name) for mean in means]) for name in ("low", "high"))
         target.fill_between(offsets, low, high, color="#3f90da", alpha=0.25, linewidth=0)
         target.plot(offsets, [mean.value for mean in means], color="#3f90da")
         target.set(ylabel="target, mean and 95% interval over samples")
         for number, part in enumerate(PARTS):
             if sizes[:, number].any():
-                inside = [(around.offset == offset) & maps.known for offset in offsets]
+                inside = [(offset == ticks) & maps.known for ticks in offsets]
                 line = [sizes[states, number].mean() if states.any() else np.nan for states in inside]
                 parts.plot(offsets, line, color=category_colour(number), label=part)
         parts.set(ylabel="mean summed |attribution|", ylim=(0, None))
@@ -219,7 +202,7 @@ def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: in
         for axes in (target, parts):
             axes.axvline(0, color="#33475b", linestyle=":", linewidth=1)
             axes.set(xlabel="ticks since the event")
-        figure.suptitle(title(heading, f"Before and after {around.event}", 110))
+        figure.suptitle(title(heading, f"Before and after {event}", 110))
     return figure
 
 
@@ -230,14 +213,11 @@ def _mean_at(maps: Attributions, values: np.ndarray, inside: np.ndarray, seed: i
     return OverSamples(maps.sample[known], seed).mean(values[known], np.ones(known.sum()))
 
 
-def compared_around(
-    settings: SaliencySettings, maps: Attributions, samples: Sequence[Sample], begins: Onsets
-) -> AroundEvent:
-    """Compare before and after the event, in the samples that were drawn."""
+def share_held(settings: SaliencySettings, samples: Sequence[Sample], begins: Onsets) -> float:
+    """Return the share of the ticks from the event on in which it holds, mean over the samples that were drawn."""
     held = []
     for sample in samples:
         shown = places_of(sample.shown)
-        key = tuple(int(shown[name][0]) for name in LIFE_KEY)
-        born, share_held = begins[key]
-        held.append(share_held[int(shown["tick"][settings.before]) - born])
-    return around_event(maps, settings.event.strip(), float(np.mean(held)), settings.before, settings.seed)
+        born, of_ticks = begins[tuple(int(shown[name][0]) for name in LIFE_KEY)]
+        held.append(of_ticks[int(shown["tick"][settings.before]) - born])
+    return float(np.mean(held))

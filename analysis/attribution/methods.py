@@ -1,6 +1,6 @@
 """Attribution methods: gradient times input, integrated gradients, smoothed gradients (by captum), and occlusion."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -8,31 +8,18 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.layers import RowFeatures, own_rows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows, legal_options, packed_options
-from analysis.attribution.components import MemoryComponents
 from analysis.attribution.settings import SaliencySettings
-from analysis.attribution.targets import Target, Value
+from analysis.attribution.targets import MemoryComponents, Target
 from analysis.attribution.windows import COMPONENTS, MEMORY, Differentiable, LifeWindows, by_column, decided
 
 _PARTS_AT_ONCE = 512
 """Changed observations that are played together in occlusion."""
 
 
-@dataclass(frozen=True)
-class Maps:
-    """Attributions of N states over T ticks, oldest first, in the target's own unit."""
-
-    tiles: torch.Tensor  # (N, T, tiles)
-    entities: torch.Tensor  # of each visible entity except the agent itself, (N, T, most entities)
-    own: torch.Tensor  # of the agent's own row, by column, (N, T, columns)
-    inventory: torch.Tensor  # of each item, (N, T, most items)
-    task: torch.Tensor  # (N, T)
-    memory: torch.Tensor  # of each number of the memory before the window, hidden states first, (N, S)
-    # components: of each component of that memory, relative to its mean, (N, K); a part of `memory` seen otherwise
-    components: torch.Tensor
-    # error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN
-    error: torch.Tensor
-    change: torch.Tensor  # that difference, (N,); else NaN
-
+Maps = dict[str, torch.Tensor]
+"""Attributions of N states over T ticks, oldest first, in the target's own unit, by name as in `Attributions`. And of
+integrated gradients, `change`, how far the target is from that of the baseline, (N,), and `error`, how far the sum is
+from that; else NaN."""
 
 Baseline = dict[str, torch.Tensor]
 """What integrated gradients start from, by the name of the input, without the axes of states, ticks and rows."""
@@ -42,7 +29,7 @@ def average_baseline(
     policy: RecurrentPolicy, windows: LifeWindows, components: MemoryComponents | None = None
 ) -> Baseline:  # fmt: skip
     """Average over windows: views, own rows, tasks and memories; nobody else is there, and no items."""
-    function = Differentiable(policy, windows, Value(), components)
+    function = Differentiable(policy, windows, Target(), components)
     parts = dict(zip(function.names, (part.detach() for part in function.inputs()), strict=True))
     encoder, observation = policy.policy, windows.observation
     no_entity, no_item = (
@@ -106,16 +93,17 @@ def _maps(
     is_self = _own_places(windows.observation).unflatten(0, (len(windows), -1))  # (N, T, most entities)
     own = own + (entities * is_self.unsqueeze(3)).sum(dim=2)  # an agent's own row is among the entities too
     memory = [attributions[name].detach() for name in MEMORY if name in attributions]
-    return Maps(
-        tiles=attributions["tiles"].detach().sum(dim=3),
-        entities=(entities * ~is_self.unsqueeze(3)).sum(dim=3),
-        own=by_column(features, own),
-        inventory=attributions["inventory"].detach().sum(dim=3),
-        task=attributions["task"].detach().sum(dim=2),
-        memory=torch.cat(memory, dim=1) if memory else torch.zeros(len(windows), 0),
-        components=attributions[COMPONENTS].detach() if COMPONENTS in attributions else torch.zeros(len(windows), 0),
-        error=error, change=change.detach(),
-    )  # fmt: skip
+    nothing = torch.zeros(len(windows), 0)
+    return {
+        "tiles": attributions["tiles"].detach().sum(dim=3),
+        "entities": (entities * ~is_self.unsqueeze(3)).sum(dim=3),
+        "own": by_column(features, own),
+        "inventory": attributions["inventory"].detach().sum(dim=3),
+        "task": attributions["task"].detach().sum(dim=2),
+        "memory": torch.cat(memory, dim=1) if memory else nothing,
+        "components": attributions[COMPONENTS].detach() if COMPONENTS in attributions else nothing,
+        "error": error, "change": change.detach(),
+    }  # fmt: skip
 
 
 def _own_places(observation: PackedObservation) -> torch.Tensor:
@@ -192,16 +180,16 @@ def _occluded(
                 removed = without_row(changed.observation, table, torch.full_like(there, place), layout)
                 changes[there, place] = before[there] - play(policy, changed, removed, target)
         rows[table] = changes
-    nothing = torch.full((count,), torch.nan)
-    columns = len(layout.entity_columns)
-    of_memory = torch.zeros(count, 0)
+    nothing, unknown = torch.zeros(count, 0), torch.full((count,), torch.nan)
+    of_components = nothing
     if components is not None:
-        of_memory = before.unsqueeze(1) - _without_components(policy, windows, target, components)
-    return Maps(
-        tiles.unsqueeze(1), rows["entity"].unsqueeze(1), torch.full((count, 1, columns), torch.nan),
-        rows["inventory"].unsqueeze(1), torch.full((count, 1), torch.nan), torch.zeros(count, 0), of_memory, nothing,
-        nothing,
-    )  # fmt: skip
+        of_components = before.unsqueeze(1) - _without_components(policy, windows, target, components)
+    return {
+        "tiles": tiles.unsqueeze(1), "entities": rows["entity"].unsqueeze(1),
+        "own": torch.full((count, 1, len(layout.entity_columns)), torch.nan),
+        "inventory": rows["inventory"].unsqueeze(1), "task": torch.full((count, 1), torch.nan), "memory": nothing,
+        "components": of_components, "error": unknown, "change": unknown,
+    }  # fmt: skip
 
 
 def _without_components(

@@ -27,22 +27,21 @@ from analysis.attribution.attributions import (
     summary_lines,
     widened,
 )
-from analysis.attribution.components import chosen_components, fitted_components
 from analysis.attribution.events import (
-    AroundEvent,
-    Event,
-    compared_around,
+    around_event,
     event_figure,
     event_lines,
     event_table,
     find_onsets,
+    parsed_event,
+    share_held,
 )
 from analysis.attribution.figures import FPS, film_size, frames
 from analysis.attribution.methods import Maps, attribute, average_baseline
 from analysis.attribution.page.page import saliency_page
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
-from analysis.attribution.targets import Action, Target, target_named
+from analysis.attribution.targets import Target, chosen_components, fitted_components, target_named
 from analysis.attribution.windows import Differentiable, LifeWindows, Sample, check_agent, read_samples, starts_around
 from analysis.lives import places_among
 from analysis.pages.summary.page import command_of
@@ -69,7 +68,7 @@ def attribute_dump(
     show = partial(step, console)
     directions = None if settings.directions is None else read_directions(settings.directions)
     target = target_named(settings.of, layout, policy, directions, metadata.checkpoint_sha256 or "")
-    table = layout.heads[target.head].candidates if isinstance(target, Action) else None
+    table = None if target.head is None else layout.heads[target.head].candidates
     if settings.method == "occlusion" and table in ("entity", "inventory"):
         raise UserError(
             f"--of is {settings.of}: its options are rows of a table, which occlusion takes away one by one; use "
@@ -112,14 +111,14 @@ def attribute_dump(
             progress((number + 1) / len(samples))
     names = components.names if components is not None else ()
     attributed = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
-    around = None if begins is None else compared_around(settings, attributed, samples, begins)
+    held = None if begins is None else share_held(settings, samples, begins)
     with show("checking maps: replaced tiles, untrained twins, shuffled weights, completeness"):
         kept = _defined(policy, some, target)
         some, sample_of = some.take(torch.from_numpy(kept)), sample_of[kept]
         twins = [build_untrained(info, settings.seed + number).requires_grad_(False) for number in range(TWINS)]
         sanity = check_maps(policy, some, target, partial(maps_of, windows=some), sample_of, twins, settings.seed)
     with show("writing and drawing"):
-        _write(settings, metadata, folder, samples, attributed, sanity, target.name, groups, around)
+        _write(settings, metadata, folder, samples, attributed, sanity, target.name, groups, held)
     parts.remove()
     console.print((folder.path / "summary.txt").read_text(), highlight=False, markup=False)
 
@@ -137,7 +136,7 @@ def check_before(settings: SaliencySettings, policy: RecurrentPolicy, layout: Ob
     if settings.clusters is not None:
         _groups(settings)
     if settings.event:
-        Event.parse(settings.event)
+        parsed_event(settings.event)
     if settings.selection is not None:
         read_selection(settings.selection, settings.dump)
 
@@ -192,7 +191,7 @@ def _arrays(
     parts: list[dict[str, np.ndarray]] = []
     for chosen in torch.arange(len(windows)).split(_AT_ONCE):
         some = windows.take(chosen)
-        maps = {name: part.detach().numpy() for name, part in vars(maps_of(policy, some)).items()}
+        maps = {name: part.detach().numpy() for name, part in maps_of(policy, some).items()}
         parts.append({**maps, "value": _values(policy, some, target)})
     arrays = {
         name: np.concatenate(widened(several) if name in RAGGED else several)
@@ -225,15 +224,17 @@ def _key(settings: SaliencySettings) -> Mapping[str, Any]:
 
 def _write(
     settings: SaliencySettings, metadata: DumpMetadata, folder: RunFolder, samples: Sequence[Sample],
-    attributed: Attributions, sanity: Sanity, target: str, groups: ClusterRun | None, around: AroundEvent | None,
+    attributed: Attributions, sanity: Sanity, target: str, groups: ClusterRun | None, held: float | None,
 ) -> None:  # fmt: skip
     heading, failures = f"{metadata.policy}: {target}, {TITLES[settings.method]}", sanity.failures()
     lines = [*summary_lines(attributed, target, TITLES[settings.method], settings.seed)]
     known, defined = attributed.known, attributed.where(attributed.known)
-    if around is not None:
-        lines += ["", *event_lines(around)]
-        folder.save_text("event.tsv", event_table(around))
-        folder.save_figure("event.png", event_figure(around, attributed, heading, settings.seed))
+    if held is not None:
+        event, before = settings.event.strip(), settings.before
+        rows = around_event(attributed, before, settings.seed)
+        lines += ["", *event_lines(rows, event, held, before, settings.ticks - before)]
+        folder.save_text("event.tsv", event_table(rows))
+        folder.save_figure("event.png", event_figure(attributed, event, before, heading, settings.seed))
     lines += ["", *sanity_lines(sanity)]
     shown = [places_of(sample.shown) for sample in samples]
     places = {name: np.concatenate([of_sample[name] for of_sample in shown]) for name in shown[0]}

@@ -228,10 +228,13 @@ def check_maps(
     for draw in range(_SHUFFLES):
         for part, other in _shuffled(policy, seed + draw):
             if not torch.equal(play(other, last, last.observation, target), value):  # the target reads these weights
-                shuffled.setdefault(part, []).append(maps_of(other).tiles[:, -1])
+                shuffled.setdefault(part, []).append(maps_of(other)["tiles"][:, -1])
     maps = maps_of(policy)
-    error = (maps.error.abs() / maps.change.abs().clamp(min=1e-12)).numpy() if maps.change.isfinite().any() else None
-    return judged(views, maps.tiles[:, -1], [maps_of(twin).tiles[:, -1] for twin in twins], shuffled, error, seed)
+    change, error = maps["change"], None
+    if change.isfinite().any():
+        error = (maps["error"].abs() / change.abs().clamp(min=1e-12)).numpy()
+    of_twins = [maps_of(twin)["tiles"][:, -1] for twin in twins]
+    return judged(views, maps["tiles"][:, -1], of_twins, shuffled, error, seed)
 
 
 def judged(

@@ -1,21 +1,28 @@
-"""What is attributed: the value, an action, or a read-out of a layer."""
+"""What is attributed: the value, an action, or a read-out of a layer; and to which components of the memory.
 
-from collections.abc import Mapping
+Components are directions of the memory's states: how much of an attribution goes through each of them.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from activation_store.directions import Direction, Directions
+from activation_store.layers import check_policy_layers
 from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout
-from analysis.attribution.components import check_own
-from common.argument_checks import did_you_mean
+from analysis.recorded.recorded_observation import state_layers
+from common.argument_checks import did_you_mean, split
 from common.user_error import UserError
 
 VALUE = "value"
 CHOSEN = "chosen"
+_MOST_ALIKE = 1e8
+"""Condition number of the components' covariance above which they cannot be told apart."""
 
 
 @dataclass(frozen=True)
@@ -29,27 +36,22 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Value:
-    """The critic's value."""
+class Target:
+    """One number of an outcome: the value; of a head, an action; or of a direction, its read-out of its layer."""
 
-    name: str = "the value"
-
-    def __call__(self, outcome: Outcome) -> torch.Tensor:
-        """Return it, (N,)."""
-        return outcome.value
-
-
-@dataclass(frozen=True)
-class Action:
-    """The log-probability of an option of a head, or how far it is above another's, which is a difference of logits."""
-
-    name: str
-    head: int
-    option: int | None  # its number; None for the one that was chosen
-    other: int | None  # number of the option that it is compared with; None for none
+    name: str = "the value"  # for titles
+    head: int | None = None  # its number: the log-probability of one of its options, or how far that is above another's
+    option: int | None = None  # its number; None for the one that was chosen
+    other: int | None = None  # number of the option that it is compared with, a difference of logits; None for none
+    direction: Direction | None = None
 
     def __call__(self, outcome: Outcome) -> torch.Tensor:
         """Return it, (N,); NaN where one of the options is illegal."""
+        if self.direction is not None:
+            weight = torch.from_numpy(self.direction.weight)
+            return outcome.layers[self.direction.layer] @ weight + self.direction.bias
+        if self.head is None:
+            return outcome.value
         table = outcome.distribution.log_probabilities_of(self.head)  # (N, options)
         if self.option is None:
             own = table.gather(1, outcome.action[:, [self.head]]).squeeze(1)
@@ -60,22 +62,6 @@ class Action:
             legal = legal & (table[:, self.other] > ILLEGAL / 2)
             own = own - table[:, self.other]
         return torch.where(legal, own, torch.nan)
-
-
-@dataclass(frozen=True)
-class ReadOut:
-    """A direction's read-out of its layer."""
-
-    name: str
-    direction: Direction
-
-    def __call__(self, outcome: Outcome) -> torch.Tensor:
-        """Return it, (N,)."""
-        return outcome.layers[self.direction.layer] @ torch.from_numpy(self.direction.weight) + self.direction.bias
-
-
-Target = Value | Action | ReadOut
-"""One number of an outcome, with a name for titles."""
 
 
 def target_named(
@@ -91,7 +77,7 @@ def target_named(
         UserError: there is no such target, or the direction belongs to another policy.
     """
     if text == VALUE:
-        return Value()
+        return Target()
     kind, _, rest = text.partition(":")
     if kind == "direction":
         return _read_out(rest, policy, directions, sha256, request)
@@ -108,7 +94,7 @@ def target_named(
     option = None if first == CHOSEN else _option(kind, first, size, request)
     other = _option(kind, second, size, request) if second else None
     versus = f" over {second}" if second else ""
-    return Action(f"{kind} {first}{versus}", number, option, other)
+    return Target(f"{kind} {first}{versus}", number, option, other)
 
 
 def _option(head: str, name: str, size: int, request: str) -> int:
@@ -126,4 +112,100 @@ def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None,
         raise UserError(f"{request} is direction:{name}: name the file that holds it with --directions")
     direction = directions.named(name)
     check_own(direction, policy, sha256)
-    return ReadOut(f"{direction.name} ({direction.layer}, {direction.unit})", direction)
+    return Target(f"{direction.name} ({direction.layer}, {direction.unit})", direction=direction)
+
+
+def check_own(direction: Direction, policy: RecurrentPolicy, sha256: str) -> None:
+    """Refuse a direction that is of another policy, or of a layer that this one does not have.
+
+    Args:
+        sha256: of the policy's checkpoint.
+    """
+    check_policy_layers([direction.layer], policy.layers, policy.cell)
+    if direction.source.checkpoint_sha256 not in (None, sha256):
+        raise UserError(f"direction {direction.name} belongs to another checkpoint: find it again in this policy")
+    if len(direction.weight) != policy.policy.hidden_size:
+        raise UserError(
+            f"direction {direction.name} has {len(direction.weight)} units: {direction.layer} has "
+            f"{policy.policy.hidden_size}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryComponents:
+    """K components of the memory. S numbers: all hidden states, layer by layer, then all cell states."""
+
+    names: tuple[str, ...]
+    read_out: torch.Tensor  # strength of a component per unit of each number of the memory, (K, S)
+    pattern: torch.Tensor  # what a unit of strength adds to the memory, (K, S)
+    mean: torch.Tensor  # memory at which all strengths are 0, (S,)
+
+    def strengths(self, memory: torch.Tensor) -> torch.Tensor:
+        """Return the strengths in some memories, (N, S) to (N, K)."""
+        return (memory - self.mean) @ self.read_out.T
+
+
+def chosen_components(
+    text: str, directions: Directions, policy: RecurrentPolicy, sha256: str
+) -> tuple[Direction, ...]:  # fmt: skip
+    """Parse `--components`: names of directions, or what comes before the number in theirs, such as `ic` for all ic_N.
+
+    Raises:
+        UserError: there is no such direction, or it is of another checkpoint, or of no state of the memory.
+    """
+    components: dict[str, Direction] = {}
+    for name in split(text):
+        numbered = [direction for direction in directions if direction.name.rpartition("_")[0] == name]
+        for direction in numbered or [directions.named(name)]:
+            components[direction.name] = direction
+    states = state_layers(policy)
+    for component in components.values():
+        check_own(component, policy, sha256)
+        if component.layer not in states:
+            raise UserError(
+                f"--components: direction {component.name} is of {component.layer}, which is no state of the "
+                f"memory: the memory holds {', '.join(states) or 'nothing'}"
+            )
+    if not components:
+        raise UserError(f"--components is {text!r}: name at least one direction")
+    return tuple(components.values())
+
+
+def fitted_components(
+    chosen: Sequence[Direction], policy: RecurrentPolicy, recorded: dict[str, np.ndarray]
+) -> MemoryComponents:  # fmt: skip
+    """Find what a unit of each component adds to the memory: the regression of states on the strengths.
+
+    For a linear read-out, this is the pattern of Haufe et al. (2014): the covariance of states with strengths, times
+    the inverse covariance of the strengths. Principal and independent components get back their own patterns.
+
+    Args:
+        recorded: states by the name of the layer, (B, units) each, from which covariances are taken.
+
+    Raises:
+        UserError: components of a layer cannot be told apart in these states.
+    """
+    names = state_layers(policy)
+    units = policy.policy.hidden_size
+    read_out = np.zeros((len(chosen), len(names) * units))
+    pattern = np.zeros_like(read_out)
+    mean = np.concatenate([recorded[name].mean(axis=0, dtype=np.float64) for name in names])
+    for place, layer in enumerate(names):
+        rows = [number for number, component in enumerate(chosen) if component.layer == layer]
+        if not rows:
+            continue
+        own = slice(place * units, (place + 1) * units)
+        weight = np.stack([chosen[row].weight for row in rows]).astype(np.float64)  # (k, units)
+        states = recorded[layer] - mean[own]
+        strengths = states @ weight.T  # (B, k)
+        covariance = strengths.T @ strengths
+        spread = np.sqrt(covariance.diagonal())
+        if not spread.all() or np.linalg.cond(covariance / np.outer(spread, spread)) > _MOST_ALIKE:
+            raise UserError(
+                f"--components: the {len(rows)} directions of {layer} are combinations of each other in the recorded "
+                "states, so nothing can be divided among them: name fewer"
+            )
+        read_out[rows, own] = weight
+        pattern[rows, own] = np.linalg.solve(covariance, strengths.T @ states)
+    read_outs, patterns, middle = (torch.from_numpy(array.astype(np.float32)) for array in (read_out, pattern, mean))
+    return MemoryComponents(tuple(component.name for component in chosen), read_outs, patterns, middle)

@@ -28,9 +28,8 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import Candidates, RowFeatures, own_rows
 from agent_zoo.network_parts.tiles import TileConvolution
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from analysis.attribution.components import MemoryComponents
 from analysis.attribution.settings import SaliencySettings
-from analysis.attribution.targets import Outcome, Target
+from analysis.attribution.targets import MemoryComponents, Outcome, Target
 from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation, state_layers
 from common.user_error import UserError

@@ -16,8 +16,7 @@ from activation_store.directions import Direction
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL
-from analysis.attribution.components import fitted_components
-from analysis.attribution.targets import Action, ReadOut, Target, Value
+from analysis.attribution.targets import Target, fitted_components
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.recorded.recorded_observation import state_layers
 from analysis.runs.run_folder import write_figure
@@ -150,11 +149,10 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
     Raises:
         UserError: simulated ticks have no such number.
     """
-    if isinstance(target, Value):
-        return value
-    if isinstance(target, ReadOut):
+    if target.direction is not None:
         return read_out(target.direction)
-    assert isinstance(target, Action)
+    if target.head is None:
+        return value
     head = model.layout.heads[target.head].name
     if head not in (MOVE_HEAD, STYLE_HEAD):
         raise UserError(

@@ -14,7 +14,7 @@ from analysis.attribution.attributions import (
     part_shares,
     summary_lines,
 )
-from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
+from analysis.attribution.events import around_event, event_lines, event_table, onsets, parsed_event
 from tests.command import assert_refuses
 
 SAMPLES, TICKS, BEFORE = 12, 10, 4
@@ -31,11 +31,11 @@ def test_a_condition_begins_after_enough_ticks_without_it() -> None:
 
 
 def test_events_are_parsed_and_refused() -> None:
-    event = Event.parse(" distance_to_npc<=3 ")
-    assert event.feature.name == "distance_to_npc" and event.text == "distance_to_npc<=3"
-    assert event.holds(np.array([2, 3, 4])).tolist() == [True, True, False]
+    feature, fulfils = parsed_event(" distance_to_npc<=3 ")
+    assert feature.name == "distance_to_npc"
+    assert fulfils(np.array([2, 3, 4])).tolist() == [True, True, False]
     for text, message in (("distance_to_npc", "--event .*must be a feature"), ("distance_to_ncp < 3", "did you mean")):
-        assert_refuses(message, Event.parse, text)
+        assert_refuses(message, parsed_event, text)
 
 
 def planted() -> Attributions:
@@ -88,7 +88,7 @@ def test_fewer_entities_in_view_at_present_than_before_can_be_compared_too() -> 
     maps = joined([arrays | {"entities": before}], ("health",), ("ic_1", "ic_2"), has_cell=False)
     maps = replace(maps, sample=planted().sample)
     assert maps.entity_kind.shape == (SAMPLES * TICKS, 5) and not maps.entity_kind[:, 2:].any()
-    rows = {row.measure: row for row in around_event(maps, "x > 0", 1.0, BEFORE, 0).rows}
+    rows = {row.measure: row for row in around_event(maps, BEFORE, 0)}
     assert rows["attribution of an NPC in view"].difference.value == pytest.approx(0.4)
 
 
@@ -112,8 +112,8 @@ def test_states_without_the_target_count_nowhere() -> None:
 
 def test_what_changes_at_an_event_is_found() -> None:
     result = planted()
-    around = around_event(result, "distance_to_npc <= 3", 0.8, BEFORE, 0)
-    rows = {row.measure: row for row in around.rows}
+    around = around_event(result, BEFORE, 0)
+    rows = {row.measure: row for row in around}
     expected = {
         "attribution of a water tile": (-0.1, -0.2), "attribution of a player in view": (0.2, 0.2),
         "attribution of an NPC in view": (0.1, 0.5), "attribution of ic_1 of the memory": (0.0, 0.3),
@@ -125,9 +125,9 @@ def test_what_changes_at_an_event_is_found() -> None:
     target = rows["the target itself"].difference
     # Samples differ by more than the event does, but each is compared with itself.
     assert target.low < 1 < target.high and target.high - target.low < 0.3
-    lines = event_lines(around)
+    lines = event_lines(around, "distance_to_npc <= 3", 0.8, BEFORE, TICKS - BEFORE)
     assert "in 80% of which it does" in lines[0] and any("NPC" in line and line.endswith(" *") for line in lines)
-    assert len(event_table(around).splitlines()) == len(around.rows) + 1
+    assert len(event_table(around).splitlines()) == len(around) + 1
 
 
 def test_intervals_are_over_samples() -> None:

@@ -16,11 +16,10 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.network_parts.layers import own_rows
 from agent_zoo.observation import legal_options, pack, packed_options
-from analysis.attribution.components import chosen_components, fitted_components
 from analysis.attribution.methods import Maps, attribute, average_baseline, counterfactual_materials, play, without_row
 from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings
-from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
+from analysis.attribution.targets import Outcome, Target, chosen_components, fitted_components, target_named
 from analysis.attribution.windows import (
     Differentiable,
     LifeWindows,
@@ -47,9 +46,9 @@ def direction(name: str, weight: np.ndarray, layer: str = "lstm_cell") -> Direct
 
 def assert_complete(maps: Maps) -> None:
     """All parts add up to the change of the target but for the error; components are no further part."""
-    parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
+    parts = (maps["tiles"], maps["entities"], maps["own"], maps["inventory"], maps["task"], maps["memory"])
     total = sum(one.flatten(1).sum(dim=1) for one in parts)
-    np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
+    np.testing.assert_allclose((total - maps["change"]).numpy(), maps["error"].numpy(), atol=1e-5)
 
 
 def by(method: Method, **options: object) -> SaliencySettings:
@@ -91,26 +90,26 @@ def test_what_the_target_does_not_depend_on_gets_nothing(agent: str, method: Met
     policy = module.Recurrent(module.Policy(layout, hidden_size=16)).requires_grad_(False)
     observation = pack(seen[:8], layout)
     windows = LifeWindows(observation, 1, policy.initial_state(8), torch.zeros(8, len(layout.heads), dtype=torch.int64))
-    maps = attribute(by(method), policy, windows, Value(), average_baseline(policy, windows))
-    assert maps.tiles.any() and not maps.entities.any()
+    maps = attribute(by(method), policy, windows, Target(), average_baseline(policy, windows))
+    assert maps["tiles"].any() and not maps["entities"].any()
 
 
 @pytest.mark.parametrize("ticks", [1, TICKS])
 def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) -> None:
     policy, windows, value = policy_and_windows(recorded, ticks)
-    function = Differentiable(policy, windows, Value())
+    function = Differentiable(policy, windows, Target())
     result = function(*function.inputs(), torch.arange(COUNT))
     np.testing.assert_allclose(result.detach().numpy(), value, **CLOSE)
     alone = windows.last(policy)
-    np.testing.assert_allclose(play(policy, alone, alone.observation, Value()).numpy(), value, **CLOSE)
+    np.testing.assert_allclose(play(policy, alone, alone.observation, Target()).numpy(), value, **CLOSE)
 
 
 def test_integrated_gradients_are_complete(recorded: RecordedPolicy) -> None:
     policy, windows, value = policy_and_windows(recorded)
     baseline = average_baseline(policy, windows)
-    maps = attribute(by("integrated"), policy, windows, Value(), baseline)
+    maps = attribute(by("integrated"), policy, windows, Target(), baseline)
     assert_complete(maps)
-    assert (maps.error.abs() < 0.05 * maps.change.abs().clamp(min=1e-3)).float().mean() > 0.8
+    assert (maps["error"].abs() < 0.05 * maps["change"].abs().clamp(min=1e-3)).float().mean() > 0.8
     assert np.isfinite(value).all()
 
 
@@ -154,10 +153,10 @@ def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy
     windows = replace(windows, observation=replace(free, legal=packed_options(legal)))
     target = target_named("Move.Direction:north-south", info.layout, policy, None, "")
     maps = attribute(by(method), policy, windows, target, average_baseline(policy, windows))
-    others = np.delete(maps.tiles[:, 0].numpy(), PLACE, axis=1)
+    others = np.delete(maps["tiles"][:, 0].numpy(), PLACE, axis=1)
     assert np.abs(others).max() < 1e-5
-    assert np.abs(maps.tiles[:, 0, PLACE].numpy()).max() > 1e-2
-    assert np.abs(np.nan_to_num(maps.entities.numpy())).max() < 1e-5
+    assert np.abs(maps["tiles"][:, 0, PLACE].numpy()).max() > 1e-2
+    assert np.abs(np.nan_to_num(maps["entities"].numpy())).max() < 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -184,12 +183,12 @@ def test_a_planted_map_passes_the_checks_and_other_maps_fail(planted_and_twins) 
     def again(other: RecurrentPolicy) -> Maps:
         weights = torch.cat([weight.flatten() for weight in other.parameters()]).numpy().tobytes()
         if weights not in known:  # the checks of any map shuffle the policy in the same ways
-            known[weights] = attribute(by("occlusion"), other, windows, Value(), baseline)
+            known[weights] = attribute(by("occlusion"), other, windows, Target(), baseline)
         return known[weights]
 
     def checked(maps: Maps, remade: Callable[[RecurrentPolicy], Maps] = again) -> Sanity:
         maps_of = lambda other: maps if other is policy else remade(other)  # noqa: E731
-        return check_maps(policy, windows, Value(), maps_of, sample, twins[:3], 0)
+        return check_maps(policy, windows, Target(), maps_of, sample, twins[:3], 0)
 
     sanity = checked(again(policy))
     assert sanity.failures() == []
@@ -198,7 +197,7 @@ def test_a_planted_map_passes_the_checks_and_other_maps_fail(planted_and_twins) 
     assert "beat simpler ones" in "".join(checked(again(twins[3])).failures())
     generator = torch.Generator().manual_seed(1)
     ones, tiles = torch.ones(COUNT), torch.randn(COUNT, 1, 225, generator=generator)
-    noise = replace(again(policy), tiles=tiles, error=ones, change=ones)
+    noise = {**again(policy), "tiles": tiles, "error": ones, "change": ones}
     nonsense = checked(noise, lambda _: noise)
     assert not any(check.passed for check in nonsense.alike) and len(nonsense.failures()) == 3
     assert "do not add up" in nonsense.failures()[-1]
@@ -206,7 +205,7 @@ def test_a_planted_map_passes_the_checks_and_other_maps_fail(planted_and_twins) 
 
 def test_weights_that_the_target_does_not_read_are_not_shuffled_for_a_check(planted_and_twins) -> None:
     policy, windows, twins = planted_and_twins
-    target = ReadOut("x", direction("x", np.ones(UNITS)))
+    target = Target("x", direction=direction("x", np.ones(UNITS)))
     maps = attribute(by("occlusion"), policy, windows, target, average_baseline(policy, windows))
     sanity = check_maps(policy, windows, target, lambda _: maps, np.repeat(np.arange(6), 2), twins[:1], 0)
     stages = ["heads, critic and memory shuffled", "all weights shuffled"]
@@ -216,16 +215,16 @@ def test_weights_that_the_target_does_not_read_are_not_shuffled_for_a_check(plan
 def test_smoothed_gradients_with_hardly_any_noise_are_gradients(recorded: RecordedPolicy) -> None:
     policy, windows, _ = policy_and_windows(recorded, 1)
     baseline = average_baseline(policy, windows)
-    plain = attribute(by("gradient"), policy, windows, Value(), baseline)
-    smooth = attribute(by("smooth", noise=1e-7), policy, windows, Value(), baseline)
-    np.testing.assert_allclose(smooth.tiles.numpy(), plain.tiles.numpy(), atol=1e-5)
-    np.testing.assert_allclose(smooth.memory.numpy(), plain.memory.numpy(), atol=1e-5)
+    plain = attribute(by("gradient"), policy, windows, Target(), baseline)
+    smooth = attribute(by("smooth", noise=1e-7), policy, windows, Target(), baseline)
+    np.testing.assert_allclose(smooth["tiles"].numpy(), plain["tiles"].numpy(), atol=1e-5)
+    np.testing.assert_allclose(smooth["memory"].numpy(), plain["memory"].numpy(), atol=1e-5)
 
 
 def test_gradients_are_those_of_finite_differences(recorded: RecordedPolicy) -> None:
     policy, windows, _ = policy_and_windows(recorded)
     policy.double()
-    function = Differentiable(policy, windows, Value())
+    function = Differentiable(policy, windows, Target())
     inputs = tuple(part.double().detach().requires_grad_(True) for part in function.inputs())
     index = torch.arange(COUNT)
     gradients = torch.autograd.grad(function(*inputs, index).sum(), inputs, allow_unused=True)
@@ -309,9 +308,9 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
 def test_a_policy_of_two_layers_without_lags_reads_its_memory(small_world, task, maps, tmp_path) -> None:
     two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
     policy, windows, value = policy_and_windows(two, 1)
-    maps = attribute(by("gradient"), policy, windows, Value(), average_baseline(policy, windows))
-    assert maps.memory.shape == (COUNT, 4 * 16) and maps.memory.abs().sum() > 0
-    np.testing.assert_allclose(play(policy, windows, windows.observation, Value()).numpy(), value, **CLOSE)
+    maps = attribute(by("gradient"), policy, windows, Target(), average_baseline(policy, windows))
+    assert maps["memory"].shape == (COUNT, 4 * 16) and maps["memory"].abs().sum() > 0
+    np.testing.assert_allclose(play(policy, windows, windows.observation, Target()).numpy(), value, **CLOSE)
 
 
 def flat(windows: LifeWindows) -> dict[str, np.ndarray]:
@@ -360,12 +359,12 @@ def test_attribution_goes_to_the_component_that_is_read(recorded: RecordedPolicy
     left, _, right = torch.linalg.svd(cell[:, :4] - cell[:, :4].mean(dim=0), full_matrices=False)
     cell[:, :4] = (left @ right) * 3 + 1.0
     components = fitted_components(chosen, policy, flat(windows))
-    target = ReadOut("ic_3", chosen[2])
+    target = Target("ic_3", direction=chosen[2])
     baseline = average_baseline(policy, windows, components)
     maps = attribute(by(method, noise=1e-6), policy, windows, target, baseline, components)
     strengths = 2.0 * (cell[:, 2] - cell[:, 2].mean())
-    np.testing.assert_allclose(maps.components[:, 2].numpy(), strengths.numpy(), atol=1e-3)
-    assert maps.components[:, [0, 1, 3]].abs().max() < 1e-3
+    np.testing.assert_allclose(maps["components"][:, 2].numpy(), strengths.numpy(), atol=1e-3)
+    assert maps["components"][:, [0, 1, 3]].abs().max() < 1e-3
 
 
 def test_a_complete_basis_shares_out_the_memory(recorded: RecordedPolicy) -> None:
@@ -374,14 +373,14 @@ def test_a_complete_basis_shares_out_the_memory(recorded: RecordedPolicy) -> Non
     chosen = [direction(f"unit_{unit}", np.eye(UNITS)[unit]) for unit in range(UNITS)]
     states = {name: np.random.default_rng(0).normal(size=(500, UNITS)) for name in ("lstm_hidden", "lstm_cell")}
     components = fitted_components(chosen, policy, states)
-    value = ReadOut("hidden", direction("all", np.ones(UNITS), "lstm_hidden"))
+    value = Target("hidden", direction=direction("all", np.ones(UNITS), "lstm_hidden"))
     baseline = average_baseline(policy, windows, components)
     maps = attribute(by("integrated"), policy, windows, value, baseline, components)
-    cells = maps.memory[:, UNITS:].sum(dim=1)
+    cells = maps["memory"][:, UNITS:].sum(dim=1)
     assert cells.abs().max() > 1e-3
-    np.testing.assert_allclose(maps.components.sum(dim=1).numpy(), cells.numpy(), atol=1e-5)
+    np.testing.assert_allclose(maps["components"].sum(dim=1).numpy(), cells.numpy(), atol=1e-5)
     assert_complete(maps)
-    assert maps.components.shape == (COUNT, UNITS)
+    assert maps["components"].shape == (COUNT, UNITS)
 
 
 def test_components_are_named_and_refused(recorded: RecordedPolicy) -> None:
