@@ -47,7 +47,7 @@ def components(rng: np.random.Generator, settings: Inference, planted: int) -> d
     stable = decomposition.stable
     if not planted:
         return {"component is stable": bool(stable.any())}
-    r = np.abs(np.corrcoef(decomposition.scores.T, sources[:, :planted].T)[: len(stable), len(stable) :])
+    r = np.abs(np.corrcoef(decomposition.scores(z).T, sources[:, :planted].T)[: len(stable), len(stable) :])
     theirs = (r > 0.9).any(axis=1)
     return {
         "all planted ones are stable": bool((theirs & stable).sum() == planted),

@@ -55,7 +55,6 @@ class Decomposition:
     # read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
     # read-out gives exactly, by least squares
     read_outs: np.ndarray
-    scores: np.ndarray  # of each record, (B, K) float64: linear read-outs for all kinds
     explained: np.ndarray  # share of the z-scores' variance that is lost if a component is left out, (K,)
     total: float  # share of the z-scores' variance that all components explain together
     fidelity: np.ndarray  # R2 of each component's linear read-out, (K,): 1 for principal and independent components
@@ -69,6 +68,10 @@ class Decomposition:
     def stable(self) -> np.ndarray:
         """Which components are more stable than those of Gaussians, (K,) bool."""
         return self.stability_q <= LEVEL
+
+    def scores(self, z: np.ndarray) -> np.ndarray:
+        """Return the components of z-scores, (B, U) to (B, K) float64: linear read-outs for all kinds."""
+        return z @ self.read_outs.T
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +106,7 @@ def decompose(
     residual = ((scores - linear) ** 2).mean(axis=0) - ((scores - linear).mean(axis=0)) ** 2
     spread = scores.var(axis=0)
     fidelity = 1 - np.divide(residual, spread, out=np.ones(components), where=spread > 0)
-    return Decomposition(kind, patterns, read_outs, linear, explained[order], total, fidelity, stability)
+    return Decomposition(kind, patterns, read_outs, explained[order], total, fidelity, stability)
 
 
 def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -218,12 +221,13 @@ def above_gaussians(
     """
     floor = _of_gaussians(decomposition.kind, z, len(decomposition.stability), lives, seed, _part_of(progress, 1.0))
     q, left, steps = above_floor(decomposition.stability, floor), np.arange(len(decomposition.stability)), 1
+    scores = decomposition.scores(z)
     while len(standing := left[q[left] <= LEVEL]):
         by_stability = standing[np.argsort(-decomposition.stability[standing], kind="stable")]
         left = np.setdiff1d(left, by_stability[: (len(standing) + 1) // 2])
         if not len(left):
             break
-        part = decomposition.scores[:, left] @ decomposition.patterns[left]  # (B, U)
+        part = scores[:, left] @ decomposition.patterns[left]  # (B, U)
         theirs = _of_gaussians(decomposition.kind, part, len(left), lives, seed, _part_of(progress, 0.5**steps))
         q[left] = np.maximum(q[left], above_floor(decomposition.stability[left], theirs))
         steps += 1

@@ -181,11 +181,11 @@ def _direction(
 
 def write_states(states: StudiedStates, folder: RunFolder, show: Step) -> None:
     """Write and draw components, clusters and the plane."""
-    records = states.data.records
+    records, z = states.data.records, states.scale.z(states.data.activations)
     arrays: dict[str, np.ndarray] = {name: getattr(records, name) for name in ("agent_id", "episode", "tick")}
     for kind, decomposition in states.decompositions.items():
         arrays |= {
-            f"{kind}_scores": decomposition.scores.astype(np.float32),
+            f"{kind}_scores": decomposition.scores(z).astype(np.float32),
             f"{kind}_patterns": decomposition.patterns,
         }
     with show("writing and drawing states"):

@@ -90,7 +90,7 @@ def study_motion(
     if not len(tracks.with_ticks_around(0, settings.lags)):
         raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
     z = states.scale.z(tracks.layer)
-    scores = z @ states.decompositions["ica"].read_outs.T
+    scores = states.decompositions["ica"].scores(z)
     values = feature_matrix(tracks.records, metadata, features)
     space = space_of(tracks, settings.behaviour_layers, {settings.layer: states.scale})
     behaviours = _behaviours(tracks, space, "behaviours", settings, parts, step)

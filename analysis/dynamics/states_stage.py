@@ -40,7 +40,6 @@ from common.progress_view import Step
 
 DIMENSIONS = 64
 """Principal components in which neighbours are looked for, at most, unless --components is more."""
-_STORED = ("patterns", "read_outs", "explained", "total", "fidelity", "stability")
 _PERPLEXITY = 30.0
 _TRUST_NEIGHBOURS = 15
 
@@ -85,13 +84,13 @@ def study_states(
     for kind in TITLES:
         decompositions[kind] = _decomposed(kind, z, data.lives, settings, parts, step)
         associate = partial(
-            correlations_given_time, decompositions[kind].scores, data.values, data.lives, data.records.tick,
+            correlations_given_time, decompositions[kind].scores(z), data.values, data.lives, data.records.tick,
             settings.permutations, settings.seed, data.records.episode,
         )  # fmt: skip
         with step(f"testing {kind} components against features"):
             associations[kind] = parts.data(f"{kind}-features", ShiftedCorrelations, associate)
     wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
-    points = wide.scores * np.linalg.norm(wide.patterns, axis=1)  # principal components, not whitened
+    points = wide.scores(z) * np.linalg.norm(wide.patterns, axis=1)  # principal components, not whitened
     near = _neighbours(points, data, settings, parts, step)
     label = near["label"]
     with step(f"comparing {label.max() + 1} clusters"):
@@ -116,14 +115,11 @@ def _decomposed(
     of = f"{len(z):,}" + (f" of {len(whole):,}" if len(z) < len(whole) else "")
     with step(f"{count} {TITLES[kind]} components of {of} states") as progress:
 
-        def compute() -> dict[str, np.ndarray]:
+        def compute() -> Decomposition:
             resamples = resampled_lives(lives.index, settings.bootstraps, settings.seed)
-            decomposition = decompose(kind, z, count, settings.seed, resamples, progress)
-            return {name: np.asarray(getattr(decomposition, name)) for name in _STORED}
+            return decompose(kind, z, count, settings.seed, resamples, progress)
 
-        stored = parts.arrays(kind, compute)
-    read_outs, known = stored["read_outs"], {name: stored[name] for name in _STORED if name != "total"}
-    decomposition = Decomposition(kind=kind, scores=z @ read_outs.T, total=float(stored["total"]), **known)
+        decomposition = parts.data(kind, Decomposition, compute)
     with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
 
         def compare() -> dict[str, np.ndarray]:
@@ -131,8 +127,7 @@ def _decomposed(
             return {"floor": floor, "stability_q": q}
 
         stored = parts.arrays(f"{kind}-gaussians", compare)
-    scores = whole @ read_outs.T
-    return replace(decomposition, scores=scores, floor=stored["floor"], stability_q=stored["stability_q"])
+    return replace(decomposition, floor=stored["floor"], stability_q=stored["stability_q"])
 
 
 def fewer_records(z: np.ndarray, lives: Lives, most: int) -> tuple[np.ndarray, Lives]:

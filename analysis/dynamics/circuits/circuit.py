@@ -40,19 +40,6 @@ class Share:
 
 
 @dataclass(frozen=True)
-class HeldIn:
-    """A unit of the layer that is read."""
-
-    unit: int
-    share: float
-    low: float
-    high: float
-    forget_gate: float  # mean over ticks and lives
-    # kept: share of what the unit held after the first tick that forget gates have left at the end; mean over lives
-    kept: float
-
-
-@dataclass(frozen=True)
 class ReadBy:
     """What an option's logit gains, less the mean of its head, along with a standard deviation of the read-out."""
 
@@ -75,7 +62,10 @@ class Circuit:
     # shares: by gate, source, source and gate, gate and unit (of the first ones), tick, and traced to the end by source
     # and tick
     shares: list[Share]
-    units: list[HeldIn]  # in order of their share
+    units: list[Share]  # numbers of the layer's units as parts, in order of their share
+    forget: np.ndarray  # forget gate of each unit, by its number, mean over ticks and lives, (units,)
+    # kept: share of what each unit held after the first tick that forget gates have left at the end, mean over lives
+    kept: np.ndarray
     inputs: list[Share]  # units of what the layer reads and of its own hidden state, in order of their share
     heads: list[ReadBy]  # options of the heads that have a fixed list of them
     gained: np.ndarray  # what each tick adds to the read-out, (T, L); empty for one of a hidden state
@@ -158,9 +148,12 @@ def find_circuit(
         by_input = {name: (slope * _centred(part)).sum(dim=2) for name, part in parts.items()}
     difference = (states - theirs) @ weight
     together = torch.stack([part.sum(dim=(0, 1)) for part in by_gate.values()]).sum(dim=0)
-    units = _units(life[layer], (weight * (states - theirs)).numpy(), resampled)
+    in_units = {str(unit): part for unit, part in enumerate((weight * (states - theirs)).numpy().T)}
+    units = sorted(resampled.shares("unit", in_units), key=lambda share: -share.share)
+    forget = life[layer].gates[GATES.index("forget gate")]
+    inputs_read = _inputs(below, own, BELOW if layer else ENCODER, resampled)
     of_units = (slopes * (life[layer].sums - reference[layer].sums)).sum(dim=1)  # (4, L, units)
-    held = {f"unit {held.unit}": of_units[:, :, held.unit] for held in units[:UNITS_SHOWN]}
+    held = {f"unit {unit.part}": of_units[:, :, int(unit.part)] for unit in units[:UNITS_SHOWN]}
     shares = [
         share
         for kind, divided in _divided(by_gate, by_input, held)
@@ -170,7 +163,7 @@ def find_circuit(
     heads = _heads(policy, direction, life, inputs[-1], states.numpy(), resampled, seed)
     return Circuit(
         direction, len(read), float(read_out.std()), float((together - difference).abs().max()), shares,
-        units, _inputs(below, own, BELOW if layer else ENCODER, resampled), heads,
+        units, forget.mean(dim=(0, 1)).numpy(), forget[1:].prod(dim=0).mean(dim=0).numpy(), inputs_read, heads,
         flows[0].numpy(), flows[1].numpy(), read_out,
     )  # fmt: skip
 
@@ -219,17 +212,6 @@ def _divided(
     yield "tick", {str(tick): part for tick, part in enumerate(together.sum(dim=0))}
     yield "traced source", {name: part.sum(dim=0) for name, part in by_input.items()}
     yield "traced tick", {str(tick): part for tick, part in enumerate(torch.stack(list(by_input.values())).sum(dim=0))}
-
-
-def _units(layer: Played, parts: np.ndarray, resampled: Resampled) -> list[HeldIn]:
-    """How much of the read-out is in each unit, (L, units), and how well it is kept there."""
-    forget = layer.gates[GATES.index("forget gate")]
-    mean, kept = forget.mean(dim=(0, 1)).tolist(), forget[1:].prod(dim=0).mean(dim=0).tolist()
-    shares = resampled.shares("unit", {str(unit): part for unit, part in enumerate(parts.T)})
-    units = [
-        HeldIn(unit, share.share, share.low, share.high, mean[unit], kept[unit]) for unit, share in enumerate(shares)
-    ]
-    return sorted(units, key=lambda unit: -unit.share)
 
 
 def _inputs(below: torch.Tensor, own: torch.Tensor, name: str, resampled: Resampled) -> list[Share]:

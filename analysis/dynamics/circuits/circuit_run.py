@@ -20,7 +20,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memory import LSTM
 from agent_zoo.observation import PackedObservation
-from analysis.dynamics.circuits.circuit import Circuit, HeldIn, Share, find_circuit
+from analysis.dynamics.circuits.circuit import Circuit, Share, find_circuit
 from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of
 from analysis.dynamics.memory_length import read_observations
 from analysis.dynamics.settings import DynamicsSettings
@@ -85,7 +85,7 @@ def trace_circuit(
     folder.save_figure(FIGURE, draw_circuit(circuit))
     folder.save_json(GRAPH_FILE, asdict(graph_of(circuit)))
     folder.save_text("circuit.tsv", tab_separated([asdict(share) for share in (*circuit.shares, *circuit.inputs)]))
-    folder.save_text("units.tsv", tab_separated([asdict(unit) for unit in circuit.units]))
+    folder.save_text("units.tsv", tab_separated(_unit_rows(circuit)))
     folder.save_text("heads.tsv", tab_separated([asdict(head) for head in circuit.heads]))
     folder.save_text("summary.txt", "\n".join(lines) + "\n")
     command = command_of("analyze_dynamics.py", asdict(settings), vars(DynamicsSettings(settings.dump)))
@@ -179,7 +179,7 @@ def circuit_lines(circuit: Circuit, *, has_parts: bool) -> Iterator[str]:
             "recorded with --fields Market,Task,ActionTargets."
         )
     yield ""
-    yield f"Kept in: {'; '.join(map(_unit, circuit.units[:_MOST_LINES]))}."
+    yield f"Kept in: {'; '.join(_unit(circuit, unit) for unit in circuit.units[:_MOST_LINES])}."
     count = 1 + int(np.searchsorted(np.cumsum([unit.share for unit in circuit.units]), 0.8))
     yield f" {min(count, len(circuit.units))} of {len(circuit.units)} units hold 80% of it."
     yield ""
@@ -195,11 +195,20 @@ def _listed(shares: list[Share]) -> str:
     return ", ".join(f"{share.part} {share.share:.2f} ({share.low:.2f} to {share.high:.2f})" for share in shares)
 
 
-def _unit(unit: HeldIn) -> str:
+def _unit(circuit: Circuit, unit: Share) -> str:
+    forget, kept = circuit.forget[int(unit.part)], circuit.kept[int(unit.part)]
     return (
-        f"unit {unit.unit} {unit.share:.2f} ({unit.low:.2f} to {unit.high:.2f}), mean forget gate "
-        f"{unit.forget_gate:.3f}, {unit.kept:.2f} of what it held after the first tick is left"
+        f"unit {unit.part} {unit.share:.2f} ({unit.low:.2f} to {unit.high:.2f}), mean forget gate {forget:.3f}, "
+        f"{kept:.2f} of what it held after the first tick is left"
     )
+
+
+def _unit_rows(circuit: Circuit) -> list[dict[str, object]]:
+    return [
+        {"unit": unit.part, "share": unit.share, "low": unit.low, "high": unit.high,
+         "forget_gate": float(circuit.forget[int(unit.part)]), "kept": float(circuit.kept[int(unit.part)])}
+        for unit in circuit.units
+    ]  # fmt: skip
 
 
 def _tick_of(shares: list[Share], wanted: float) -> int:

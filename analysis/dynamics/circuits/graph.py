@@ -60,7 +60,7 @@ def graph_of(circuit: "Circuit") -> CircuitGraph:
             if abs(share.share) >= _THINNEST / 2
         ],
         [
-            *(Box(f"unit {unit.unit}", unit.share, unit.low, unit.high) for unit in units),
+            *(Box(f"unit {unit.part}", unit.share, unit.low, unit.high) for unit in units),
             Box(OTHERS, 1 - sum(unit.share for unit in units)),
         ],
         [Box(READ_OUT, None)],

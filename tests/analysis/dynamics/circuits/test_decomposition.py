@@ -182,9 +182,9 @@ def test_the_circuit_of_a_latch_is_its_cue_its_two_units_and_the_moves_that_read
     for kind, part in (("source and gate", f"{ENCODER} > candidate"), ("tick", "2"), ("traced tick", "2")):
         assert {share.part for share in circuit.of(kind) if abs(share.share) > 0.01} == {part}
     assert circuit.inputs[0].part == f"{ENCODER} 0" and circuit.inputs[0].share == pytest.approx(1, abs=0.01)
-    assert {unit.unit for unit in circuit.units[:2]} == {0, 1}
+    assert {unit.part for unit in circuit.units[:2]} == {"0", "1"}
     assert circuit.units[0].share == pytest.approx(0.5, abs=0.01)
-    assert circuit.units[0].kept > 0.99 and circuit.units[2].share == pytest.approx(0, abs=1e-6)
+    assert circuit.kept[int(circuit.units[0].part)] > 0.99 and circuit.units[2].share == pytest.approx(0, abs=1e-6)
     north, south = circuit.strongest(2)
     assert {north.option, south.option} == {"north", "south"} and north.logit * south.logit < 0
     assert abs(north.logit) > 2 * north.random
