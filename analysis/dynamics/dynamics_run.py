@@ -158,25 +158,23 @@ def directions_of(states: StudiedStates, slow: list[np.ndarray], run: str, dump:
     Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
     best linear one. Those of slow modes are their activity, 0 at the mean state.
     """
-    of = partial(_direction, states=states, run=run, dump=dump)
+    data = states.data
+    lives, episodes = len(data.lives), len(np.unique(data.records.episode))
+
+    def of(name: str, weight: np.ndarray, kind: SourceKind, unit: str) -> Direction:
+        source, origin = (
+            Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256),
+            states.scale.mean,
+        )
+        return direction_from(name, data.layer, weight, origin, unit, data.activations, lives, episodes, source)
+
     for decomposition in states.decompositions.values():
         weights = decomposition.read_outs / states.scale.spread
         for name, weight in zip(decomposition.names, weights, strict=True):
             yield of(name, weight, KINDS[decomposition.kind], COMPONENT_UNIT)
-    yield from cluster_directions(states.data, states.label, run, dump)
+    yield from cluster_directions(data, states.label, run, dump)
     for number, weight in enumerate(slow, start=1):
         yield of(f"slow_{number}", weight, "slow mode", MODE_UNIT)
-
-
-def _direction(
-    name: str, weight: np.ndarray, kind: SourceKind, unit: str, states: StudiedStates, run: str, dump: str
-) -> Direction:
-    data = states.data
-    source = Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
-    return direction_from(
-        name, data.layer, weight, states.scale.mean, unit, data.activations, len(data.lives),
-        len(np.unique(data.records.episode)), source,
-    )  # fmt: skip
 
 
 def write_states(states: StudiedStates, folder: RunFolder, show: Step) -> None:

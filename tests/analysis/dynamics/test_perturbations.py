@@ -76,14 +76,13 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
     raised = [unit.expand_as for unit in torch.eye(UNITS, dtype=torch.float64)]
     columns = {"hidden": torch.arange(UNITS)}
     result = distances(update, tracks, some, LSTM_HIDDEN, raised, columns, 24, nothing)["hidden"]
-    for number, ticks in enumerate(memory.time_constants[0].tolist()):
-        one = lasting(result[number], tracks.lives.index[some], 0)
+    for distance, ticks in zip(result, memory.time_constants[0].tolist(), strict=True):
+        one = lasting(distance, tracks.lives.index[some], 0)
         np.testing.assert_allclose(one.left, np.exp(-np.arange(25) / ticks), rtol=1e-4)
+        value, low, high = vars(one.half_life).values()
         expected = ticks * np.log(2)
-        half_life = one.half_life
-        assert half_life.value == (pytest.approx(expected, abs=0.15) if expected < 24 else np.inf)
-        if expected < 24:
-            assert half_life.low <= half_life.value + 1e-9 and half_life.high >= half_life.value - 1e-9
+        assert value == (pytest.approx(expected, abs=0.15) if expected < 24 else np.inf)
+        assert expected >= 24 or low <= value + 1e-9 and high >= value - 1e-9
 
 
 def test_an_lstm_that_counts_never_forgets() -> None:
@@ -384,9 +383,6 @@ def test_other_runs_are_refused(tmp_path: Path, changed: dict[str, object], mess
     folder = intervention(tmp_path / "run", **changed)
     assert_refuses(message, read_followed, str(folder), POLICY)
     assert_refuses("edited another policy", read_followed, str(folder), "b" * 64)
-
-
-def test_a_run_of_another_script_is_refused(tmp_path: Path) -> None:
     assert_refuses("intervene.py", read_followed, str(tmp_path), POLICY)
 
 

@@ -12,9 +12,20 @@ import torch
 from activation_store.directions import Direction, Source
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import GRU, LSTM
-from analysis.dynamics.circuits.circuit import BELOW, ENCODER, OWN, Circuit, Resampled, find_circuit
+from analysis.dynamics.circuits.circuit import (
+    BELOW,
+    ENCODER,
+    GATES,
+    OWN,
+    Circuit,
+    Resampled,
+    find_circuit,
+    gained_and_lost,
+    played,
+    traced,
+    written,
+)
 from analysis.dynamics.circuits.circuit_run import trace_circuit
-from analysis.dynamics.circuits.decomposition import GATES, gained_and_lost, played, traced, written
 from analysis.dynamics.settings import DynamicsSettings
 from tests.analysis.dynamics.subspaces.latches import LAYOUT, UNITS, Blind, latch
 from tests.command import assert_refuses
