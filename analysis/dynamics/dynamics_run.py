@@ -132,12 +132,9 @@ def _sections(
 
 
 def _summary(
-    states: StudiedStates,
-    motion: Motion,
-    effects: Effects | None,
-    persisting: Persisting | None,
+    states: StudiedStates, motion: Motion, effects: Effects | None, persisting: Persisting | None,
     edits: list[FollowedEdit],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     if effects is None or persisting is None:
         nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
         return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
@@ -162,11 +159,10 @@ def directions_of(states: StudiedStates, slow: list[np.ndarray], run: str, dump:
     lives, episodes = len(data.lives), len(np.unique(data.records.episode))
 
     def of(name: str, weight: np.ndarray, kind: SourceKind, unit: str) -> Direction:
-        source, origin = (
-            Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256),
-            states.scale.mean,
+        source = Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+        return direction_from(
+            name, data.layer, weight, states.scale.mean, unit, data.activations, lives, episodes, source
         )
-        return direction_from(name, data.layer, weight, origin, unit, data.activations, lives, episodes, source)
 
     for decomposition in states.decompositions.values():
         weights = decomposition.read_outs / states.scale.spread

@@ -82,7 +82,7 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
         value, low, high = vars(one.half_life).values()
         expected = ticks * np.log(2)
         assert value == (pytest.approx(expected, abs=0.15) if expected < 24 else np.inf)
-        assert expected >= 24 or low <= value + 1e-9 and high >= value - 1e-9
+        assert expected >= 24 or (low <= value + 1e-9 and high >= value - 1e-9)
 
 
 def test_an_lstm_that_counts_never_forgets() -> None:
