@@ -237,33 +237,17 @@ class OverSamples:
     """Resamples of samples, the same for every mean."""
 
     def __init__(self, sample: np.ndarray, seed: int):
-        """Draw the resamples.
-
-        Args:
-            sample: that each state belongs to, (N,).
-        """
+        """Draw the resamples of the samples that states belong to, (N,)."""
         _, self._number = np.unique(sample, return_inverse=True)
         self._count = int(self._number.max()) + 1
         self._draws = draws_of(self._count, RESAMPLES, [seed, 11])  # (R, samples)
 
     def mean(self, values: np.ndarray, weight: np.ndarray) -> Estimate:
-        """Return the sum of values over the sum of weights, with its 95% interval.
-
-        Args:
-            values: of each state, (N,).
-            weight: of each state, (N,); 1 for a mean over states.
-        """
-        value, drawn = self._ratio(values, weight)
-        return self._estimate(value, drawn)
+        """Return the sum of values, (N,), over that of weights, 1 for a mean over states, with its 95% interval."""
+        return self._estimate(*self._ratio(values, weight))
 
     def difference(self, values: np.ndarray, weight: np.ndarray, one: np.ndarray, other: np.ndarray) -> Estimate:
-        """Return how much larger the mean over some states is than over others, with its 95% interval.
-
-        Args:
-            values, weight: as in `mean`.
-            one: states of the first mean, (N,) bool.
-            other: states of the second mean, (N,) bool.
-        """
+        """Return how much larger the `mean` over some states, (N,) bool, is than over others, with its 95% interval."""
         first, first_drawn = self._ratio(values * one, weight * one)
         second, second_drawn = self._ratio(values * other, weight * other)
         return self._estimate(first - second, first_drawn - second_drawn)

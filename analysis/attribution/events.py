@@ -19,7 +19,7 @@ from analysis.features.registry import features_named
 from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
-from analysis.statistics.resampling import Estimate
+from analysis.statistics.resampling import Estimate, as_columns
 from analysis.tables import tab_separated_lines
 from common.argument_checks import COMPARISONS, parts_of
 
@@ -187,10 +187,9 @@ def event_figure(maps: Attributions, event: str, before: int, heading: str, seed
     with style():
         figure = new_figure(11.0, 4.4)
         target, parts = figure.subplots(1, 2)
-        means = [_mean_at(maps, maps.value, offset == ticks, seed) for ticks in offsets]
-        low, high = (np.array([getattr(mean, name) for mean in means]) for name in ("low", "high"))
+        middle, low, high = as_columns(_mean_at(maps, maps.value, offset == ticks, seed) for ticks in offsets)
         target.fill_between(offsets, low, high, color="#3f90da", alpha=0.25, linewidth=0)
-        target.plot(offsets, [mean.value for mean in means], color="#3f90da")
+        target.plot(offsets, middle, color="#3f90da")
         target.set(ylabel="target, mean and 95% interval over samples")
         for number, part in enumerate(PARTS):
             if sizes[:, number].any():

@@ -12,6 +12,7 @@ from analysis.attribution.attributions import PARTS, Attributions, components_by
 from analysis.attribution.sanity import Check, Sanity
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
+from analysis.statistics.resampling import as_columns
 
 _GROUPS_SHOWN = 12
 _PASSED, _FAILED = "#33475b", "#bd1f01"
@@ -86,8 +87,7 @@ def memory_components(maps: Attributions, heading: str, failures: Sequence[str],
     with style():
         figure = new_figure(10.0, 1.6 + 0.24 * len(names))
         signed, sizes = figure.subplots(1, 2, sharey=True)
-        middle = np.array([mean.value for mean in means])
-        low, high = (np.array([getattr(mean, name) for mean in means]) for name in ("low", "high"))
+        middle, low, high = as_columns(means)
         reach = np.maximum([middle - low, high - middle], 0)
         signed.errorbar(middle, place, xerr=reach, fmt="o", color="#33475b", markersize=4)
         signed.axvline(0, color="#888888", linewidth=0.8)

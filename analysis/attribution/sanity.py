@@ -59,14 +59,9 @@ def policy_free_maps(material: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def mean_of_other_samples(tiles: torch.Tensor, sample: np.ndarray) -> torch.Tensor:
-    """Return, for each state, the mean map of all states of other samples: what a map says whatever the state.
+    """Return the mean map of all states of other samples for each state, (N, tiles): what it says whatever the state.
 
-    Args:
-        tiles: maps, (N, tiles).
-        sample: of each state, (N,).
-
-    Returns:
-        (N, tiles); zeros if all states are of one sample.
+    Zeros if all states are of one sample.
     """
     other = torch.from_numpy(sample[:, None] != sample).to(tiles.dtype)  # (N, N)
     return other @ tiles / other.sum(dim=1, keepdim=True).clamp(min=1)

@@ -66,10 +66,7 @@ def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale])
 
 
 def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each state beside its differences from those 2, 4 and 6 ticks before.
-
-    Args:
-        points: scaled states of each record, (B, U).
+    """Return scaled states, (B, U), beside their differences from those 2, 4 and 6 ticks before.
 
     Returns:
         The records with `max(STEPS)` ticks before them, (n,), and their trajectories, (n, 4 U).

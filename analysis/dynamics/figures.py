@@ -18,7 +18,7 @@ from analysis.figures.points import PointsPanel, add_cluster_legend, draw_cluste
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.resampling import means_over_lives
+from analysis.statistics.resampling import as_columns, means_over_lives
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
@@ -218,10 +218,8 @@ def half_lives(persisting: Persisting, states: StudiedStates) -> Figure:
             curves.plot(course.left[: _SHOWN_TICKS + 1], color=cluster_colour(number), linewidth=1)
         curves.axhline(0.5, color="#888888", linewidth=0.8, linestyle=":")
         curves.set(xlabel="ticks after the change", ylabel="share of the distance left", ylim=(0, None))
-        values = [course.half_life for course in persisting.lasting]
-        place = np.arange(len(values))
-        middle = np.array([estimate.value for estimate in values])
-        low, high = (np.array([getattr(estimate, name) for estimate in values]) for name in ("low", "high"))
+        middle, low, high = as_columns(course.half_life for course in persisting.lasting)
+        place = np.arange(len(middle))
         known = np.isfinite(middle) & np.isfinite(high)
         # Where all lives agree, rounding can put an end on the wrong side.
         middle, low, high = middle[known], low[known], high[known]

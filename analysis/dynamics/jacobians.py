@@ -62,10 +62,7 @@ def lagged_jacobians(
 def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Progress) -> np.ndarray:
     """Return the eigenvalues of the one-tick Jacobian of the whole state at each record, (n, S) complex128.
 
-    By decreasing modulus.
-
-    Args:
-        records: states before the tick, (n,), each with a tick after it.
+    By decreasing modulus. Each record, a state before the tick, has a tick after it.
     """
     eigenvalues = np.empty((len(records), update.size), np.complex128)
     at_once = 32
@@ -82,10 +79,7 @@ def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Progr
 def layer_jacobian(update: Update, tracks: Tracks, records: np.ndarray, layer: str, progress: Progress) -> np.ndarray:
     """Return the mean over records of d layer at t + 1 / d layer at t, (U, U) float64.
 
-    A changed cell state changes the hidden state with it (`Update.changed`).
-
-    Args:
-        records: each with a tick after it in the same life, (n,).
+    A changed cell state changes the hidden state with it (`Update.changed`). Each record has a tick after it.
     """
     own, total = update.place(layer), torch.zeros(update.units, update.units, dtype=torch.float64)
     units = torch.eye(update.units, dtype=torch.float64)

@@ -38,13 +38,7 @@ def median_distance(points: np.ndarray) -> np.ndarray:
 
 
 def outliers(median: np.ndarray) -> np.ndarray:
-    """Return which records lie far from all others, (B,) bool.
-
-    The rule: a median distance to the nearest neighbours above its mean plus two standard deviations.
-
-    Args:
-        median: as `median_distance`.
-    """
+    """Return which records lie far from all others, (B,) bool: `median_distance` above its mean plus two deviations."""
     return median > median.mean() + _OUTLIER_DEVIATIONS * median.std()
 
 
@@ -80,11 +74,7 @@ def explained_by(labels: np.ndarray, points: np.ndarray) -> float:
 
 
 def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:
-    """Draw lives with replacement; return the records of each draw, at most `most` of them drawn at random.
-
-    Args:
-        life: of each record, (B,).
-    """
+    """Draw the lives, (B,), of records with replacement; return the records of each draw, at most `most` at random."""
     random = np.random.default_rng([seed, 2])
     order = np.argsort(life, kind="stable")
     _, starts = np.unique(life[order], return_index=True)
@@ -102,8 +92,7 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
     1 is the same clusters, 0 what chance gives (Hubert and Arabie 1985).
 
     Args:
-        points: (B, dimensions).
-        labels: of all of them, (B,).
+        points, labels: (B, dimensions) and (B,).
         resamples: records of each bootstrap of lives; each distinct record is used once.
     """
     from sklearn.metrics import adjusted_rand_score
@@ -117,21 +106,12 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
 def cluster_floor(
     points: np.ndarray, clusters: int, lives: Lives, resamples: list[np.ndarray], seed: int
 ) -> np.ndarray:
-    """Return the `cluster_agreement` of a Gaussian surrogate of the points, clustered in the same way, (R,).
-
-    Args:
-        points: (B, dimensions).
-    """
+    """Return the `cluster_agreement` of a Gaussian surrogate of the points, (B, dimensions), clustered alike, (R,)."""
     drawn = gaussian_surrogate(points, lives, np.random.default_rng([seed, 7]))
     return cluster_agreement(drawn, ward_labels(drawn, clusters), clusters, resamples)
 
 
 def plane_agreement(plane: np.ndarray, other: np.ndarray) -> float:
-    """Return the mean share of a record's nearest `NEIGHBOURS` in one plane that are also nearest in another one.
-
-    Args:
-        plane: of n records, (n, 2).
-        other: of the same records, (n, 2).
-    """
+    """Return the mean share of a record's nearest `NEIGHBOURS` in one plane, (n, 2), that are so in another too."""
     (_, one), (_, two) = nearest(plane, NEIGHBOURS), nearest(other, NEIGHBOURS)
     return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(one, two, strict=True)]) / one.shape[1])

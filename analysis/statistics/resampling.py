@@ -3,6 +3,7 @@
 import functools
 import warnings
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,11 @@ class Estimate:
     value: float
     low: float = np.nan
     high: float = np.nan
+
+
+def as_columns(estimates: Iterable[Estimate]) -> np.ndarray:
+    """Return values and the ends of their intervals, (3, estimates)."""
+    return np.array([(one.value, one.low, one.high) for one in estimates]).T
 
 
 @dataclass(frozen=True)
