@@ -125,7 +125,7 @@ def test_the_same_run_gives_the_same_numbers_after_an_interruption(
         def stop(*_: object, **__: object) -> None:
             raise RuntimeError("stopped")
 
-        patch.setattr("analysis.dynamics.motion_stages.lagged_jacobians", stop)
+        patch.setattr("analysis.dynamics.stages.lagged_jacobians", stop)
         run_here("analyze_dynamics.py", *arguments)
     folder = tmp_path / results.name
     assert not folder.exists()

@@ -17,9 +17,9 @@ from analysis.clusters.components import cluster_directions
 from analysis.dynamics import figures, report
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.memory_length import memory_use
-from analysis.dynamics.motion_stages import Effects, Motion, Persisting, study_effects, study_motion, study_persistence
 from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
 from analysis.dynamics.settings import DynamicsSettings
+from analysis.dynamics.stages import Effects, Motion, Persisting, study_effects, study_motion, study_persistence
 from analysis.dynamics.states_stage import StudiedStates, study_states
 from analysis.dynamics.update import Update
 from analysis.features import Feature

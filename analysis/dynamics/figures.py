@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from analysis.dynamics.decompositions import TITLES
 from analysis.dynamics.fixed_points import FixedPoints
 from analysis.dynamics.jacobians import mean_jacobians, time_constants
-from analysis.dynamics.motion_stages import Effects, Motion, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
+from analysis.dynamics.stages import Effects, Motion, Persisting
 from analysis.dynamics.states_stage import StudiedStates
 from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update

@@ -18,8 +18,8 @@ from analysis.dynamics.memory_length import (
     situations_compared,
     use_by_situation,
 )
-from analysis.dynamics.motion_stages import Effects, Motion, Persisting
 from analysis.dynamics.perturbations import FollowedEdit
+from analysis.dynamics.stages import Effects, Motion, Persisting
 from analysis.dynamics.states_stage import StudiedStates
 from analysis.features.feature import Feature
 from analysis.statistics.circular_shift import ShiftedCorrelations
