@@ -19,8 +19,16 @@ from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.memory_length import memory_use
 from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
 from analysis.dynamics.settings import DynamicsSettings
-from analysis.dynamics.stages import Effects, Motion, Persisting, study_effects, study_motion, study_persistence
-from analysis.dynamics.states_stage import StudiedStates, study_states
+from analysis.dynamics.stages import (
+    Effects,
+    Motion,
+    Persisting,
+    StudiedStates,
+    study_effects,
+    study_motion,
+    study_persistence,
+    study_states,
+)
 from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page

@@ -10,8 +10,7 @@ from analysis.dynamics.decompositions import TITLES
 from analysis.dynamics.fixed_points import FixedPoints
 from analysis.dynamics.jacobians import mean_jacobians, time_constants
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
-from analysis.dynamics.stages import Effects, Motion, Persisting
-from analysis.dynamics.states_stage import StudiedStates
+from analysis.dynamics.stages import Effects, Motion, Persisting, StudiedStates
 from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters

@@ -19,8 +19,7 @@ from analysis.dynamics.memory_length import (
     use_by_situation,
 )
 from analysis.dynamics.perturbations import FollowedEdit
-from analysis.dynamics.stages import Effects, Motion, Persisting
-from analysis.dynamics.states_stage import StudiedStates
+from analysis.dynamics.stages import Effects, Motion, Persisting, StudiedStates
 from analysis.features.feature import Feature
 from analysis.statistics.circular_shift import ShiftedCorrelations
 from analysis.statistics.effect_intervals import Differences

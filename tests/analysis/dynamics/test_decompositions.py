@@ -17,7 +17,7 @@ from analysis.dynamics.neighbours import (
     resampled_lives,
     ward_labels,
 )
-from analysis.dynamics.states_stage import fewer_records
+from analysis.dynamics.stages import fewer_records
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
 from tests.planted_lives import make_lives
