@@ -236,6 +236,20 @@ def _flips(episodes: int, settings: Inference) -> np.ndarray:
     return rng.choice([-1.0, 1.0], (settings.permutations, episodes))
 
 
+PAIRED_SPREAD = 240.0
+"""Ticks lived by which lives of edited agents differ from the same in the twin, as a standard deviation: from how
+effects of 66 edits of shipped policies vary over episodes (quartiles 170 to 320)."""
+
+LIFE = 240.0
+"""Ticks that agents of shipped policies live (220 to 245 on average): no edit can take more."""
+
+OUTCOMES = 16
+"""Outcomes in behaviour whose tests are corrected together, for each edit."""
+
+_WANTED = (50, 25)
+_MOST_EPISODES = 100_000
+
+
 def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int, horizon: int) -> list[str]:
     """Say how large an effect on the ticks lived a run would find, and how many episodes would find a smaller one.
 
