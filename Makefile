@@ -47,8 +47,8 @@ COMPILED := reinforcement_learning/compiled_game.py
 compile-game = @test ! -e $(COMPILED) || $(RUN) -m $(subst /,.,$(COMPILED:.py=))
 
 # numba compiles UMAP once, here; otherwise every process that embeds before the first one has ended would do so.
-PROJECTION := analysis/clusters/projection.py
-compile-umap = @test ! -e $(PROJECTION) || $(RUN) -c "import numpy; from analysis.clusters.projection import umap_embedding; \
+PROJECTION := analysis/clusters/embeddings.py
+compile-umap = @test ! -e $(PROJECTION) || $(RUN) -c "import numpy; from analysis.clusters.embeddings import umap_embedding; \
 	umap_embedding(numpy.eye(20, dtype=numpy.float32), 5, 0.1, 0)"
 
 DEMO := demo

@@ -83,17 +83,17 @@ def main() -> None:
     console = Console()
     run = read_cluster_run(arguments.cluster_dir, arguments.dump) if arguments.cluster_dir else None
     with step(console, "finding the lives"):
-        spans = life_spans(read_identity(arguments.dump))
-        spans = matching(spans, arguments.agent, arguments.episode, str(arguments.dump))
-        chosen = choose(spans, arguments.num_agents, arguments.seed)
+        lives, _ = life_spans(read_identity(arguments.dump))
+        lives = matching(lives, arguments.agent, arguments.episode, str(arguments.dump))
+        chosen = choose(lives, arguments.num_agents, arguments.seed)
     if len(chosen) < arguments.num_agents:
         console.print(f"only {len(chosen)} of {arguments.num_agents} lives drawn: the longer half has no more")
     with RunFolder(arguments.folder, description(arguments, arguments.dump, metadata)) as folder:
         propagated = None
         if run:
-            propagated = label_records(run, arguments.dump, folder, console, spans.key[chosen].tolist())
+            propagated = label_records(run, arguments.dump, folder, console, chosen.tolist())
             console.print(propagated.rule.in_words(), highlight=False, soft_wrap=True)
-        draw(arguments, metadata, spans.key[chosen], propagated, folder, console)
+        draw(arguments, metadata, chosen, propagated, folder, console)
     say(console, f"figures and lives.json: {folder.path}")
 
 
@@ -115,7 +115,7 @@ def draw(
 ) -> None:  # fmt: skip
     """Read the episodes of the chosen lives, draw a figure of each life, and write their events."""
     from analysis.life.life_figure import life_figure
-    from analysis.life.timeline import ClusterStrip, columns_used, ending, life_summary, timeline_of
+    from analysis.life.timeline import columns_used, ending, life_summary, timeline_of
 
     with step(console, "reading the episodes") as report:
         records = read_dump(
@@ -127,16 +127,17 @@ def draw(
             progress=report,
         )
         timeline = timeline_of(records, metadata)
-    run_name = arguments.cluster_dir.resolve().name if arguments.cluster_dir else ""
+    clusters_of = f"; clusters of {arguments.cluster_dir.resolve().name}" if arguments.cluster_dir else ""
     summaries = []
     with step(console, f"drawing {plural(len(lives), 'life', 'lives')}") as report:
         for done, key in enumerate(lives.tolist()):
             life = timeline.life(timeline.number_of(key))
-            strip = ClusterStrip(*propagated.of(life.records), run_name) if propagated else None
+            labels = propagated.of(life.records) if propagated else None
             heading = f"{metadata.policy}: agent {key[1]}, episode {key[2]}"
             name = f"life_agent{key[1]}_episode{key[2]}.png"
-            folder.save_figure(name, life_figure(life, heading, f"{len(life)} ticks, {ending(life)}", strip))
-            summaries.append({"figure": name, **life_summary(life, strip)})
+            text = f"{len(life)} ticks, {ending(life)}{clusters_of}"
+            folder.save_figure(name, life_figure(life, heading, text, labels))
+            summaries.append({"figure": name, **life_summary(life, labels)})
             report((done + 1) / len(lives))
     folder.save_json("lives.json", summaries)
 

@@ -119,13 +119,13 @@ def check_lifespans(arguments: Arguments) -> int:
     """Refuse a dump without a life that is long enough; return its number of lives."""
     from analysis.life.selection import life_spans
 
-    spans = life_spans(read_identity(arguments.dump))
-    if spans.ticks[-1] < arguments.min_lifespan:
+    lives, ticks = life_spans(read_identity(arguments.dump))
+    if ticks[-1] < arguments.min_lifespan:
         raise UserError(
             f"no life of {arguments.dump} lasts --min-lifespan {arguments.min_lifespan} ticks: the longest of "
-            f"{len(spans)} lasts {spans.ticks[-1]}; lower it"
+            f"{len(lives)} lasts {ticks[-1]}; lower it"
         )
-    return len(spans)
+    return len(lives)
 
 
 def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:

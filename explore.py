@@ -65,8 +65,8 @@ def main() -> None:
     console = Console()
     first, *others = arguments.runs
     with step(console, "loading the libraries"):
-        from analysis.explorer.page.build import Limits, build_page, open_base
-    limits = Limits(arguments.max_ticks, arguments.max_tracks)
+        from analysis.explorer.page.build import build_page, open_base
+    limits = (arguments.max_ticks, arguments.max_tracks)
     build_page(open_base(first, arguments.dump), others, arguments.policy, limits, "explorer", arguments.path, console)
 
 

@@ -74,14 +74,14 @@ def main() -> None:
     dynamics = read_dynamics(arguments.run, arguments.dump)
     with step(console, "loading the libraries"):
         from analysis.explorer.companion_runs import find_circuits, find_saliency, find_simulated
-        from analysis.explorer.page.build import Limits, build_page
+        from analysis.explorer.page.build import build_page
     beside = [
         *find_saliency(dynamics, arguments.saliency, say), *find_circuits(dynamics, arguments.circuits, say),
         *find_simulated(dynamics, arguments.simulated, say),
     ]  # fmt: skip
     named = {*arguments.saliency, *arguments.circuits, arguments.simulated}
     unnamed = [path for path in beside if path not in named]
-    limits = Limits(arguments.max_ticks, arguments.max_components)
+    limits = (arguments.max_ticks, arguments.max_components)
     build_page(dynamics, beside, arguments.policy, limits, "panel", arguments.path, console, unnamed)
 
 

@@ -119,7 +119,7 @@ def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]
 def point_sets(dump: Path) -> dict[str, np.ndarray]:
     """Return the points to cluster: a dump's embedding and its components, and blobs of the same dimensions."""
     from analysis.clusters.components import principal_components
-    from analysis.clusters.projection import umap_embedding
+    from analysis.clusters.embeddings import umap_embedding
 
     activations = read_dump(dump, subsample=Subsample(10), layers=[LAYER]).activations[LAYER]
     sets = {

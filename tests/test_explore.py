@@ -5,7 +5,6 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -18,8 +17,7 @@ from scipy import stats
 
 from activation_store.reader import read_metadata
 from activation_store.schema import TILE_COLUMNS
-from analysis.explorer.base import cluster_base
-from analysis.explorer.content import Explored, explored
+from analysis.explorer.content import Explored
 from analysis.explorer.page.page import explorer_page
 from analysis.explorer.views import view_tables
 from analysis.features.observed import Observed
@@ -28,7 +26,6 @@ from analysis.life.action_words import action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
-from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RUN_FILE
 from analysis.runs.selection_file import read_selection
 from analysis.statistics.circular_shift import circular_shift_test, shift_test_given_time
@@ -36,27 +33,22 @@ from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
+from tests.analysis.explorer.conftest import READY, content_of
 from tests.browser import nearest, opened, said_of_damage, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here, run_well
 from tests.planted_run import rewrite
 
-MOST_TICKS = 400_000
 PAGE_BYTES = 7_000_000
 HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
 TAIL_ROUNDING = 1e-3
 """Relative tolerance in far tails: the analysis sums in float32, the page in float64."""
 RED = (215, 38, 61)
-READY = "window.explorer !== undefined"
 WINDOW = (1400, 900)
-
-
-def quiet(description: str) -> nullcontext:
-    return nullcontext(lambda share: None)
 
 
 @pytest.fixture(scope="module")
 def content(analysed: Analysed) -> Explored:
-    return explored(cluster_base(read_run(analysed.run, None), quiet), MOST_TICKS, quiet)
+    return content_of(analysed.run)
 
 
 @pytest.fixture(scope="module")
@@ -682,7 +674,7 @@ def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, c
     output = json.loads(exported.read_text())
     assert (output["run"], output["labels"]) == (content.run.name, {"0": "forages <b>by</b> the water"})
     page.reload()
-    until(page, "window.explorer !== undefined")
+    until(page, READY)
     assert page.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
 
     with opened(browser, page_file, READY, *WINDOW) as other:
@@ -709,7 +701,7 @@ def test_without_storage_labels_still_work(browser, page_file: Path) -> None:
     page = context.new_page()
     page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } })")
     page.goto(page_file.as_uri())
-    until(page, "window.explorer !== undefined")
+    until(page, READY)
     page.get_by_label("Label of cluster 0").fill("something")
     page.keyboard.press("Tab")
     page.get_by_text("export your labels").wait_for()
@@ -749,11 +741,8 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
-def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+def test_foreign_scripts_do_not_run_and_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, page_file, tmp_path) == []
-
-
-def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     assert "cannot show its run" in said_of_damage(browser, page_file, "explorer-content", tmp_path)
 
 
@@ -775,7 +764,7 @@ def test_a_policy_that_does_not_see_its_place_is_drawn_where_it_is(content: Expl
 
 
 def test_lives_beyond_the_limit_are_left_out_and_the_page_says_so(analysed: Analysed, content: Explored) -> None:
-    fewer = explored(cluster_base(read_run(analysed.run, None), quiet), len(content.seen) // 2, quiet)
+    fewer = content_of(analysed.run, len(content.seen) // 2)
     assert 0 < len(fewer.seen) <= len(content.seen) // 2 and len(fewer.lives) < fewer.lives_of_run
     assert f"from {fewer.lives_of_run} lives" in explorer_page(fewer)
     # Whole lives are kept, unchanged.

@@ -49,8 +49,8 @@ def test_lives_of_the_longer_half_with_their_clusters(recording: Recording, clus
     assert "of lives that had no vote" in done.stdout.replace("\n", " ")
     (folder,) = tmp_path.iterdir()
     lives = orjson.loads((folder / "lives.json").read_bytes())
-    spans = life_spans(read_identity(recording.dump))
-    middle = spans.ticks[len(spans) // 2]
+    _, ticks = life_spans(read_identity(recording.dump))
+    middle = ticks[len(ticks) // 2]
     assert len({(life["agent_id"], life["episode"]) for life in lives}) == 3
     for life in lives:
         assert life["records"] >= middle and (folder / life["figure"]).read_bytes().startswith(PNG)
@@ -73,10 +73,10 @@ def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Pa
     for name in ("life_phase.png", "life_tick.png", "transitions.png"):
         assert (folder / name).read_bytes().startswith(PNG)
     output = orjson.loads((folder / "life_phase.json").read_bytes())
-    spans = life_spans(read_identity(recording.dump))
-    assert output["lives"] == (spans.ticks >= 20).sum() and output["lives_in_dump"] == len(spans)
+    _, ticks = life_spans(read_identity(recording.dump))
+    assert output["lives"] == (ticks >= 20).sum() and output["lives_in_dump"] == len(ticks)
     np.testing.assert_allclose(np.sum(output["by_phase"]["shares"]["mean"], axis=1), 1)
-    assert sum(output["dwelling_ticks"]["ticks"]) == output["records"] == spans.ticks[spans.ticks >= 20].sum()
+    assert sum(output["dwelling_ticks"]["ticks"]) == output["records"] == ticks[ticks >= 20].sum()
     text = (folder / "life_phase.txt").read_text()
     assert text.strip() in done.stdout and "nan" not in text
     assert f"{output['by_phase']['association']['explained']:.1%}" in text
@@ -123,7 +123,7 @@ def test_clusters_of_another_dump_are_refused_naming_both(
 def test_a_dump_without_a_life_that_is_long_enough_is_refused(
     recording: Recording, clusters: Path, tmp_path: Path
 ) -> None:
-    longest = life_spans(read_identity(recording.dump)).ticks[-1]
+    longest = life_spans(read_identity(recording.dump))[1][-1]
     wanted = ("--cluster-dir", clusters, "--min-lifespan", longest + 1, "--output", tmp_path / "out")
     assert_refused(run_here(PHASES, recording.dump, *wanted), f"the longest of 32 lasts {longest}")
     assert not (tmp_path / "out").exists()
@@ -139,10 +139,11 @@ def test_a_dump_of_a_single_record_is_drawn(tmp_path: Path) -> None:
 
 
 def test_the_draw_is_seeded_without_repeats_and_from_the_longer_half(recording: Recording) -> None:
-    spans = life_spans(read_identity(recording.dump))
-    draws = [choose(spans, 5, seed) for seed in (1, 1, 2)]
+    lives, ticks = life_spans(read_identity(recording.dump))
+    places = np.arange(len(lives))
+    draws = [choose(places, 5, seed) for seed in (1, 1, 2)]
     assert (draws[0] == draws[1]).all() and (draws[0] != draws[2]).any()
-    assert all(len(set(draw.tolist())) == 5 and draw.min() >= len(spans) // 2 for draw in draws)
-    assert len(choose(spans, 1000, 0)) == len(spans) - len(spans) // 2
-    for key, ticks in zip(spans.key[[0, -1]].tolist(), spans.ticks[[0, -1]].tolist(), strict=True):
-        assert len(read_dump(recording.dump, layers=[], lives=[key])) == ticks
+    assert all(len(set(draw.tolist())) == 5 and draw.min() >= len(lives) // 2 for draw in draws)
+    assert len(choose(lives, 1000, 0)) == len(lives) - len(lives) // 2
+    for key, lasted in zip(lives[[0, -1]].tolist(), ticks[[0, -1]].tolist(), strict=True):
+        assert len(read_dump(recording.dump, layers=[], lives=[key])) == lasted

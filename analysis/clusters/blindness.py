@@ -158,56 +158,54 @@ def _errors(
         for other in (PENALTIES if right.size else PENALTIES[:1])
     ]
     members = [fold == number for number in range(fold.max() + 1)]
-    sums = _Sums(
+    sums = (
         np.array([np.count_nonzero(chosen) for chosen in members]),
         np.array([design[chosen].T @ design[chosen] for chosen in members]),
         np.array([design[chosen].T @ target[chosen] for chosen in members]),
     )
     error = np.zeros((unit.max() + 1, part.max() + 1))
     for number, chosen in enumerate(members):
-        wrong = (target[chosen] - design[chosen] @ sums.weights_without(number, penalties, part)) ** 2  # (b, T)
+        wrong = (target[chosen] - design[chosen] @ _weights_without(number, sums, penalties, part)) ** 2  # (b, T)
         by_part = np.add.reduceat(wrong, np.flatnonzero(np.diff(part, prepend=-1)), axis=1)  # (b, parts)
         np.add.at(error, unit[chosen], by_part)
     return error
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """What least squares need of each of N folds: records (N,), and products of columns, (N, D, D) and (N, D, T)."""
+_Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What least squares need of each of N folds: records (N,), and products of columns, (N, D, D) and (N, D, T)."""
 
-    records: np.ndarray
-    squares: np.ndarray
-    products: np.ndarray
 
-    def weights_without(self, held_out: int, penalties: list[np.ndarray], part: np.ndarray) -> np.ndarray:
-        """Fit all folds but one, with the penalties of which each part is best predicted between the others, (D, T)."""
-        fitted = [number for number in range(len(self.records)) if number != held_out]
-        best = np.zeros(part.max() + 1, np.int64)
-        if len(fitted) > 1 and len(penalties) > 1:
-            losses = np.array([self._loss(fitted, penalty, part) for penalty in penalties])  # (penalties, parts)
-            best = losses.argmin(axis=0)
-        weights = np.empty(self.products.shape[1:])
-        for choice in np.unique(best):
-            columns = best[part] == choice
-            weights[:, columns] = self._fit(fitted, penalties[choice])[:, columns]
-        return weights
+def _weights_without(held_out: int, sums: _Sums, penalties: list[np.ndarray], part: np.ndarray) -> np.ndarray:
+    """Fit all folds but one, with the penalties of which each part is best predicted between the others, (D, T)."""
+    records, _, products = sums
+    fitted = [number for number in range(len(records)) if number != held_out]
+    best = np.zeros(part.max() + 1, np.int64)
+    if len(fitted) > 1 and len(penalties) > 1:
+        losses = np.array([_loss(sums, fitted, penalty, part) for penalty in penalties])  # (penalties, parts)
+        best = losses.argmin(axis=0)
+    weights = np.empty(products.shape[1:])
+    for choice in np.unique(best):
+        columns = best[part] == choice
+        weights[:, columns] = _fit(sums, fitted, penalties[choice])[:, columns]
+    return weights
 
-    def _loss(self, folds: list[int], penalty: np.ndarray, part: np.ndarray) -> np.ndarray:
-        """Return the squared errors in each of some folds of a fit to the others, up to a constant, (parts,)."""
-        total = np.zeros(len(part))
-        for number in folds:
-            weights = self._fit([other for other in folds if other != number], penalty)
-            inner = self.squares[number] @ weights - 2 * self.products[number]
-            total += (weights * inner).sum(axis=0)
-        return np.bincount(part, total)
 
-    def _fit(self, folds: list[int], penalty: np.ndarray) -> np.ndarray:
-        """Return the weights of ridge regression (Hoerl and Kennard 1970), (D, T)."""
-        from scipy import linalg
+def _loss(sums: _Sums, folds: list[int], penalty: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Return the squared errors in each of some folds of a fit to the others, up to a constant, (parts,)."""
+    _, squares, products = sums
+    total = np.zeros(len(part))
+    for number in folds:
+        weights = _fit(sums, [other for other in folds if other != number], penalty)
+        total += (weights * (squares[number] @ weights - 2 * products[number])).sum(axis=0)
+    return np.bincount(part, total)
 
-        records = self.records[folds].sum()
-        squares = self.squares[folds].sum(axis=0) + np.diag(penalty * records)
-        return np.asarray(linalg.solve(squares, self.products[folds].sum(axis=0), assume_a="pos", check_finite=False))
+
+def _fit(sums: _Sums, folds: list[int], penalty: np.ndarray) -> np.ndarray:
+    """Return the weights of ridge regression (Hoerl and Kennard 1970), (D, T)."""
+    from scipy import linalg
+
+    records, squares, products = (of_folds[folds].sum(axis=0) for of_folds in sums)
+    return np.asarray(linalg.solve(squares + np.diag(penalty * records), products, assume_a="pos", check_finite=False))
 
 
 def _r2(error: np.ndarray, spread: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -33,24 +33,13 @@ CLUSTER_UNIT = "share of the way from the mean of all other records (0) to the c
 COMPONENT_UNIT = "component score"
 
 
-@dataclass(frozen=True)
-class FeatureR2:
-    """Cross-validated R2 of F features, (F,) each; NaN if undefined.
-
-    Attributes:
-        value: share of the feature's variance that is predicted; below 0 if the mean predicts better.
-        low, high: ends of its interval, from a bootstrap of the held-out errors over units.
-    """
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
 def pca_feature_r2(
     scores: np.ndarray, features: np.ndarray, unit: np.ndarray, settings: Inference | None = None
-) -> FeatureR2:
+) -> np.ndarray:
     """Predict features from components by least squares, each unit, a life or an episode, from a fit to other ones.
+
+    Returns R2, the share of each feature's variance that is predicted, below 0 if the mean predicts better, and the
+    ends of its interval by a bootstrap of the held-out errors over units, (3, F) float64.
 
     R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted units' mean). Units are split into
     5 folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when units are resampled. Intervals
@@ -63,16 +52,14 @@ def pca_feature_r2(
     """
     units = int(unit.max()) + 1
     if units < 2:
-        nothing = np.full(features.shape[1], np.nan)
-        return FeatureR2(nothing, nothing, nothing)
+        return np.full((3, features.shape[1]), np.nan)
     error, spread = _held_out_errors(scores, features - features[0], unit, min(_FOLDS, units))
     settings = settings or Inference()
     value = _r2(np.ones((1, units)), error, spread)[0]
     drawn = _r2(draws_of(units, settings.bootstraps, [settings.seed, 6]), error, spread)
     tail = (1 - settings.confidence) / 2
     ends = np.quantile(drawn, [tail, 1 - tail], axis=0)
-    low, high = value + student_stretch(units, settings.confidence) * (ends - value)
-    return FeatureR2(value, low, high)
+    return np.vstack([value, value + student_stretch(units, settings.confidence) * (ends - value)])
 
 
 def _r2(weights: np.ndarray, error: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -148,23 +135,11 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     return (shifted - shifted.mean(axis=0)) / np.where(spread > 0, spread, np.nan)
 
 
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """Means of a feature in bins along a component, (bins,) each.
-
-    Attributes:
-        place: mean score of the bin's records.
-        low: end of the mean's 95% interval over lives; NaN if the bin's records are all of one life.
-    """
-
-    place: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> Profile:
+def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> np.ndarray:
     """Average a feature in bins with equal numbers of records along a component, (B,) each.
+
+    Returns each bin's mean score, mean, and ends of its interval, (4, bins); NaN if its records are all of one life.
+
     Records of one life are not independent. A bin's mean is a ratio of two sums over lives, so its standard error is
     that of a ratio estimator with lives as sampling units (Cochran 1977, "Sampling techniques", equation 6.13), and its
     95% interval Student's.
@@ -186,7 +161,7 @@ def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: i
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = ((total - mean[:, None] * size) ** 2).sum(axis=1) / records**2 * inside / (inside - 1)
     reach = special.stdtrit(np.maximum(inside - 1, 1), 0.975) * np.sqrt(np.where(inside > 1, variance, np.nan))
-    return Profile(np.bincount(bin_of, score, count) / records, mean, mean - reach, mean + reach)
+    return np.stack([np.bincount(bin_of, score, count) / records, mean, mean - reach, mean + reach])
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +172,7 @@ class ComponentReport:
         explained: each component's share of the activations' variance, (K,).
         r: Pearson's r, (K, F); NaN if a feature never changes.
         own: which of the features are not options of a categorical feature, (O,) int64.
-        r2: cross-validated by life, of all K components together, with its interval; (F,) each.
+        r2: cross-validated by life, of all K components together, and the ends of its interval, (3, F).
         blindness: how much of what the K components tell the listed features cover.
     """
 
@@ -206,7 +181,7 @@ class ComponentReport:
     choices: tuple[EtaSquares, ...]
     explained: np.ndarray
     r: np.ndarray
-    r2: FeatureR2
+    r2: np.ndarray
     lives: int
     blindness: Blindness
 
@@ -216,9 +191,7 @@ class ComponentReport:
             "features": list(self.features),
             "explained": self.explained.tolist(),
             "pearson_r": plain(self.r),
-            "r2": plain(self.r2.value),
-            "r2_low": plain(self.r2.low),
-            "r2_high": plain(self.r2.high),
+            **dict(zip(("r2", "r2_low", "r2_high"), plain(self.r2), strict=True)),
             "choices": plain(self.choices),
             "lives": self.lives,
             "blindness": plain(self.blindness),
@@ -232,7 +205,7 @@ class ComponentReport:
             f"R2 of all of them together, least squares, cross-validated over {self.lives} whole lives (0 is no better",
             "than the mean) with its interval by a bootstrap over lives, and the components with largest Pearson r.",
         ]
-        for i in self.own[np.argsort(-np.nan_to_num(self.r2.value[self.own], nan=-np.inf), kind="stable")]:
+        for i in self.own[np.argsort(-np.nan_to_num(self.r2[0, self.own], nan=-np.inf), kind="stable")]:
             lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
         conclusions = [line for sentence in self.blindness.sentences for line in textwrap.wrap(sentence, _WIDTH)]
         return "\n".join([*lines, *self._choices(), *conclusions, *self.blindness.table, ""])
@@ -256,8 +229,7 @@ class ComponentReport:
         return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
 
     def _r2(self, feature: int) -> str:
-        ends = (self.r2.value[feature], self.r2.low[feature], self.r2.high[feature])
-        value, low, high = (f"{format_number(number, sign=True):>5}" for number in ends)
+        value, low, high = (f"{format_number(number, sign=True):>5}" for number in self.r2[:, feature])
         return f"{value} [{low}, {high}]"
 
     def _strongest(self, feature: int) -> str:

@@ -185,7 +185,7 @@ def pca_feature_correlations(report: ComponentReport, heading: str) -> Figure:
         cells.set_xlabel("principal component, and its share of the activations' variance")
         cells.set_yticks(range(features), [report.features[i] for i in report.own])
         bare(bars)
-        _draw_bars(bars, report.r2.value[report.own])
+        _draw_bars(bars, report.r2[0, report.own])
         figure.colorbar(image, ax=cells, label="Pearson's r", fraction=0.03, pad=0.01, aspect=25)
         figure.suptitle(title(heading, text, int(9 * (wide + _BAR_INCHES + 2))))
     return figure

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.patheffects import withStroke
 
-from analysis.clusters.components import ComponentReport, Profile, binned_profile
+from analysis.clusters.components import ComponentReport, binned_profile
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.projection import Projection
 from analysis.features import FEATURES, Feature
@@ -106,12 +106,12 @@ def metric_scatter(
 
 
 def _draw_metric(panel: PointsPanel, points: np.ndarray, values: np.ndarray, unit: str) -> None:
-    scale = draw_values(panel, points, values)
+    colours, extend, limits = draw_values(panel, points, values)
     if values.max() > values.min():
         bar = panel.axes.figure.colorbar(
-            scale.colours, ax=panel.axes, ticks=few_ticks(), extend=scale.extend, fraction=0.05, pad=0.02
+            colours, ax=panel.axes, ticks=few_ticks(), extend=extend, fraction=0.05, pad=0.02
         )
-        bar.set_label(f"{unit}, {scale.limits}", fontsize=7.5)
+        bar.set_label(f"{unit}, {limits}", fontsize=7.5)
         bar.ax.tick_params(labelsize=8)
     else:
         text = f"always {values[0]:g}"
@@ -167,10 +167,11 @@ def _draw_feature(row: list[Axes], feature: int, report: ComponentReport, scores
     row[0].set_ylabel(name, fontsize=8)
 
 
-def _draw_profile(axes: Axes, profile: Profile) -> None:
-    axes.fill_between(profile.place, profile.low, profile.high, color=_LINE, alpha=0.35, linewidth=0)
+def _draw_profile(axes: Axes, profile: np.ndarray) -> None:
+    place, mean, low, high = profile
+    axes.fill_between(place, low, high, color=_LINE, alpha=0.35, linewidth=0)
     halo = [withStroke(linewidth=3, foreground="white")]
-    axes.plot(profile.place, profile.mean, color=_LINE, linewidth=1.4, path_effects=halo)
+    axes.plot(place, mean, color=_LINE, linewidth=1.4, path_effects=halo)
 
 
 def feature_scatter(
@@ -193,17 +194,15 @@ def feature_scatter(
     inches = max(_PANEL * side, _NARROWEST)
     legend_rows = int(_LEGEND_ROWS_AN_INCH * inches)
     with style():
-        legend = legend_width(labels, legend_rows) if labels is not None else 0
-        figure = new_figure(inches + 0.9 + legend, inches + 1.4)
+        figure = new_figure(inches + 0.9 + legend_width(labels, legend_rows), inches + 1.4)
         panels = _triangle(figure, shown)
         for (x, y), axes in panels.items():
             draw_clusters(PointsPanel(axes, _PANEL, _PANEL), rolled[:, [x, y]], labels)
         counted = f"{pairs} pair{'' if pairs == 1 else 's'} of features"
         text = f"{counted}, each a mean over {window} kept records of a life{coloured}{cut}"
         figure.suptitle(title(heading, text, int(9 * inches)))
-        if labels is not None:
-            crowded = PointsPanel(panels[0, 1], _PANEL, _PANEL).crowded(len(rolled))
-            add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
+        crowded = PointsPanel(panels[0, 1], _PANEL, _PANEL).crowded(len(rolled))
+        add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
     return figure
 
 
@@ -245,8 +244,7 @@ def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | N
     with style():
         height = _PANEL_SIDE * rows + 0.8
         legend_rows = int(_LEGEND_ROWS_AN_INCH * height)
-        legend = legend_width(labels, legend_rows) if labels is not None else 0
-        figure = new_figure(max(_PANEL_SIDE * columns, 6.5) + legend, height)
+        figure = new_figure(max(_PANEL_SIDE * columns, 6.5) + legend_width(labels, legend_rows), height)
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for (x, y), axes in zip(pairs, panels, strict=False):
             draw_clusters(PointsPanel(axes, _PANEL_SIDE, _PANEL_SIDE), points[:, [x, y]], labels)
@@ -255,7 +253,6 @@ def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | N
         for axes in panels[len(pairs) :]:
             axes.set_axis_off()
         figure.suptitle(title(heading, f"{len(points):,} records, {coloured}{cut}", max(60, 26 * columns)))
-        if labels is not None:
-            crowded = PointsPanel(panels[0], _PANEL_SIDE, _PANEL_SIDE).crowded(len(points))
-            add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
+        crowded = PointsPanel(panels[0], _PANEL_SIDE, _PANEL_SIDE).crowded(len(points))
+        add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
     return figure

@@ -9,7 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from analysis.clusters.projection import hdbscan_labels, umap_embedding
+from analysis.clusters.embeddings import umap_embedding
+from analysis.clusters.projection import hdbscan_labels
 from analysis.codes.fit import TICKS_APART, fit_codebook
 from analysis.dynamics.decompositions import Scale, decompose
 from analysis.dynamics.neighbours import DIMENSIONS, STEPS, ward_labels

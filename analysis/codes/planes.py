@@ -13,7 +13,7 @@ from activation_store.recording import check_recorded
 from activation_store.records import Records
 from activation_store.selection import OBSERVATIONS
 from analysis.clusters.components import principal_components
-from analysis.clusters.projection import tsne_embedding, umap_embedding
+from analysis.clusters.embeddings import tsne_embedding, umap_embedding
 from analysis.codes.content import hidden_layer
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import new_figure, style, title

@@ -129,13 +129,13 @@ def _sections(
     settings: DynamicsSettings, features: tuple[Feature, ...], states: StudiedStates, motion: Motion,
     effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit],
 ) -> list[Section]:  # fmt: skip
-    sections = [
-        Section("Single states", report.state_lines(states), _STATE_FIGURES),
-        Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
+    sections: list[Section] = [
+        ("Single states", report.state_lines(states), _STATE_FIGURES),
+        ("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
     ]
     if persisting is not None:
         lines = report.persistence_lines(persisting, states, settings.reach)
-        sections.append(Section("How long things last", lines + report.edit_lines(edits), _LASTING_FIGURES))
+        sections.append(("How long things last", lines + report.edit_lines(edits), _LASTING_FIGURES))
     return sections
 
 

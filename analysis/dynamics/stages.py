@@ -14,7 +14,7 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from analysis.clusters.dataset import Dataset, read_dataset
-from analysis.clusters.projection import tsne_embedding
+from analysis.clusters.embeddings import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
 from analysis.dynamics.behaviours import BehaviourPair, Behaviours, Space, find_behaviours, pairs_of, space_of
 from analysis.dynamics.decompositions import (

@@ -60,17 +60,9 @@ class TickLabels:
         return np.where(own, self.run.label[place], label), own | self.rule.exact
 
 
-@dataclass(frozen=True, eq=False)
-class Base:
-    """The run that a page is about. N records.
-
-    Attributes:
-        states: of its records, where distances say how much alike they are, (N, C); C is 0 where none do.
-    """
-
-    run: FinishedRun
-    labels: TickLabels
-    states: np.ndarray
+Base = tuple[FinishedRun, TickLabels, np.ndarray]
+"""The run that a page is about, its labels, and the states of its N records where distances say how much alike they
+are, (N, C); C is 0 where none do."""
 
 
 def cluster_base(run: FinishedRun, step: Step) -> Base:
@@ -79,7 +71,7 @@ def cluster_base(run: FinishedRun, step: Step) -> Base:
         labels = labels_of(run, report)
     rule = labels.rule
     states = rule.points if isinstance(rule, CarryingRule) else np.empty((len(run.clusters.label), 0))
-    return Base(run, labels, states)
+    return run, labels, states
 
 
 def labels_of(run: FinishedRun, report: Progress) -> TickLabels:

@@ -10,7 +10,7 @@ from activation_store.lives import Places, life_keys, number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_episodes, read_metadata
 from activation_store.recording import check_recorded
 from activation_store.selection import OBSERVATIONS, select
-from analysis.clusters.projection import umap_embedding
+from analysis.clusters.embeddings import umap_embedding
 from analysis.clusters.settings import FEATURES_COMPARED
 from analysis.explorer.base import Base, TickLabels
 from analysis.features import features_named, with_heads_of
@@ -142,7 +142,7 @@ def behaviour_base(dynamics: Dynamics, step: Step) -> Base:
     with step(f"UMAP of {count:,} trajectories"):
         plane = trajectory_plane(state, dynamics.run.seed)
     named = replace(points, label=label)
-    return Base(FinishedRun(named, dynamics.dump, dynamics.run.seed, _summary(dynamics, label), plane), labels, state)
+    return FinishedRun(named, dynamics.dump, dynamics.run.seed, _summary(dynamics, label), plane), labels, state
 
 
 def trajectory_plane(state: np.ndarray, seed: int) -> np.ndarray:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from activation_store.reader import read_metadata
 from activation_store.schema import SOURCE_DUMP, STARTS
-from analysis.dynamics.circuits.graph import GRAPH_FILE
-from analysis.explorer.circuits import CIRCUIT_SCRIPT
+from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, GRAPH_FILE
 from analysis.explorer.simulated import is_simulated
 from analysis.runs.dynamics_run import Dynamics
 from analysis.runs.finished_files import finished_beside, open_finished

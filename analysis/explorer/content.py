@@ -164,7 +164,7 @@ def explored(
         UserError: as `activation_store.reader.read_dump`; the run names features that do not exist or records that
             are not in the dump; or no life is short enough. As `read_simulated`.
     """
-    run = base.run
+    run, labels, states = base
     metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
     lives_of_run, _ = number_lives(run.clusters.places)
@@ -192,9 +192,9 @@ def explored(
             left_out(dump, error)
     seen = Observed(records, metadata)
     with step("labelling the ticks that the run left out") as report:
-        labels = labels_of_ticks(base.labels, run.dump, seen, parts, report)
+        tick_labels = labels_of_ticks(labels, run.dump, seen, parts, report)
     return Explored(
-        run, seen, timeline, rows, place[rows], base.labels, labels, base.states[rows], features, values,
+        run, seen, timeline, rows, place[rows], labels, tick_labels, states[rows], features, values,
         len(lives_of_run), tuple(parts),
     )  # fmt: skip
 

@@ -47,15 +47,9 @@ class _Effects:
     at_once: list[_AtOnce]
 
 
-@dataclass(frozen=True)
-class Change:
-    """One effect of an edit that counts: beyond chance and beyond every kind of control."""
-
-    outcome: str  # in words, with its unit
-    value: float
-    low: float
-    high: float
-    random: float | None  # the mean effect of random directions; None if none were played
+Change = tuple[str, float, float, float, float | None]
+"""An effect that counts, beyond chance and every kind of control: outcome in words, mean, ends of its interval, and the
+mean effect of random directions; None if none were played."""
 
 
 @dataclass(frozen=True)
@@ -143,4 +137,4 @@ def _changes(effects: Sequence[_Effect]) -> Iterator[Change]:
         if item.verdict != _COUNTS or value is None or low is None or high is None:
             continue
         random = next((control.effect.value for control in item.against if control.control == _RANDOM), None)
-        yield Change(title_with_unit(item.outcome), value, low, high, random)
+        yield title_with_unit(item.outcome), value, low, high, random

@@ -1,6 +1,5 @@
 """How likely the policy thought what it did, and its other options, at each tick of a page."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import numpy as np
 from activation_store.layers import LSTM_HIDDEN
 from activation_store.reader import read_metadata
 from activation_store.records import Records
-from activation_store.schema import option_names
 from agent_zoo.base import RecurrentPolicy
 from analysis.dynamics.tracks import load_policy_of
 from analysis.explorer.content import Explored
@@ -19,24 +17,6 @@ from common.progress_view import Step
 from common.user_error import UserError
 
 _LEGAL = "legal"
-
-
-@dataclass(frozen=True, eq=False)
-class Odds:
-    """Probabilities at the ticks of a page, simulated ones last, T + S.
-
-    Attributes:
-        chosen: of what was chosen in each action head, (T + S, heads) float32; NaN where it was not recorded.
-        options: of each option of some heads, (T + S, options) float32 by head.
-    """
-
-    chosen: np.ndarray
-    options: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """Names of the options of these heads."""
-        return {head: option_names(head, shares.shape[1]) for head, shares in self.options.items()}
 
 
 def policy_for(run: RunDescription, dump: Path, policy: Path | None) -> RecurrentPolicy:
@@ -51,8 +31,11 @@ def policy_for(run: RunDescription, dump: Path, policy: Path | None) -> Recurren
     return load_policy_of(read_metadata(dump), dump, named, Path(str(folder or "policies")))[0]
 
 
-def odds_of(content: Explored, policy: RecurrentPolicy | None, step: Step) -> Odds:
-    """Return the probabilities of what was chosen, and, with a policy, of its options.
+def odds_of(content: Explored, policy: RecurrentPolicy | None, step: Step) -> dict[str, np.ndarray]:
+    """Return the probabilities of what was chosen, and, with a policy, of its options, at the T + S ticks of a page.
+
+    Simulated ticks come last. Under "", what was chosen in each action head, (T + S, heads) float32, NaN where it was
+    not recorded; under names of heads, their options, (T + S, options) float32.
 
     Raises:
         UserError: a dump does not hold what they are computed from.
@@ -60,7 +43,7 @@ def odds_of(content: Explored, policy: RecurrentPolicy | None, step: Step) -> Od
     records = [content.seen.records, *(lives.seen.records for lives in content.simulated)]
     chosen = np.exp(np.concatenate([some.log_probability for some in records]))
     if policy is None:
-        return Odds(chosen)
+        return {"": chosen}
     for dump in (content.run.dump, *(lives.dump for lives in content.simulated)):
         if missing := missing_for_probabilities(dump, read_metadata(dump)):
             raise UserError(missing)
@@ -74,4 +57,4 @@ def odds_of(content: Explored, policy: RecurrentPolicy | None, step: Step) -> Od
     with step("probabilities of actions") as report:
         together = everywhere(content, shares, LSTM_HIDDEN, report, (_LEGAL,))
     parts = np.split(together, np.cumsum(list(sizes.values()))[:-1], axis=1)
-    return Odds(chosen, dict(zip(sizes, parts, strict=True)))
+    return {"": chosen, **dict(zip(sizes, parts, strict=True))}

@@ -1,5 +1,6 @@
 """What further runs of the dump say of each tick of a page, from clusters to circuits."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,17 +14,15 @@ from activation_store.lives import places_of
 from activation_store.reader import Progress
 from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
-from analysis.dynamics.circuits.graph import GRAPH_FILE
+from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, COLUMNS, GRAPH_FILE, CircuitGraph
 from analysis.explorer.base import LeftOut, NothingOfThePage, Numbers, TickLabels, along, batches, labels_of, refuse
 from analysis.explorer.behaviours import described, labels_of_behaviours
-from analysis.explorer.circuits import CircuitRun, read_circuit
 from analysis.explorer.content import Explored, axes_of, labels_of_ticks
 from analysis.explorer.edits import FILMS_FILE, PlayedEdit, read_edits
-from analysis.explorer.motion import Motion
 from analysis.explorer.views import rows_in_view
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
-from analysis.runs.dynamics_run import MOTION_FILE, read_dynamics
+from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
 from analysis.runs.finished_files import EFFECTS_FILE, FinishedFiles, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.saliency_maps import MAPS_FILE, SaliencyMaps, read_saliency
@@ -32,6 +31,8 @@ from common.progress_view import Step
 from common.user_error import UserError
 
 SPARSE_FILE = "sparse.json"
+HUNDRED, UNKNOWN = 100, -128
+"""Correlations are stored in hundredths; what stands for an unknown one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,45 @@ class Overlay:
 
 
 @dataclass(frozen=True, eq=False)
+class Motion:
+    """A run of analyze_dynamics.py whose first K components are in a page.
+
+    Attributes:
+        tracks: numbers of these components among the page's tracks.
+        labels: number of the track of its behaviours; None where they are the page's own groups.
+    """
+
+    dynamics: Dynamics
+    tracks: tuple[int, ...]
+    labels: int | None
+
+    @property
+    def tables(self) -> dict[str, np.ndarray]:
+        """Correlations, whether their q is below 0.05, and Jacobians, by behaviour and lag, (B, L, K i, K j)."""
+        shown, dynamics = (..., slice(len(self.tracks)), slice(len(self.tracks))), self.dynamics
+        r = dynamics.r[shown]
+        return {
+            "r": np.where(np.isfinite(r), np.round(np.nan_to_num(r) * HUNDRED), UNKNOWN).astype(np.int8),
+            "significant": dynamics.significant[shown],
+            "jacobian": dynamics.jacobian[shown].astype(np.float32),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the page says of it."""
+        dynamics, shown = self.dynamics, self.dynamics.components[: len(self.tracks)]
+        components = [
+            {"name": one.component, "track": number, **vars(one)}
+            for one, number in zip(shown, self.tracks, strict=True)
+        ]
+        return {
+            "run": dynamics.path.resolve().name, "layer": dynamics.layer, "lags": dynamics.r.shape[1] - 1,
+            "components": components, "labels": self.labels, "states": dynamics.states.tolist(),
+            "agreement": dynamics.agreement,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
 class Further:
     """What further runs say of the ticks of a page, and of edits of its policy."""
 
@@ -86,7 +126,8 @@ class Further:
     films: dict[str, str] = field(default_factory=dict)
     """Pages of twins, with and without the edit, by the run that edited."""
     motions: tuple[Motion, ...] = ()
-    circuits: tuple[CircuitRun, ...] = ()
+    circuits: dict[str, CircuitGraph] = field(default_factory=dict)
+    """Graphs by the run that found them."""
 
     def edited_by(self, edit: PlayedEdit) -> list[int]:
         """Return the places in `tracks` of the directions and sparse features that an edit is of."""
@@ -143,7 +184,7 @@ def read_further(
     edits: list[PlayedEdit] = []
     films: dict[str, str] = {}
     motions: list[Motion] = []
-    circuits: list[CircuitRun] = []
+    circuits: dict[str, CircuitGraph] = {}
     for finished in runs:
         path, name = finished.path, finished.path.resolve().name
         if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
@@ -157,7 +198,7 @@ def read_further(
                 tracks += own
                 motions.append(motion)
             elif GRAPH_FILE in finished:
-                circuits.append(read_circuit(path))
+                circuits[name] = read_circuit(path)
             elif LABELS_FILE in finished:
                 tracks.append(_labels(path, content, report))
             elif SPARSE_FILE in finished:
@@ -174,7 +215,36 @@ def read_further(
                     f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
                     "saliency maps, circuits or interventions, or a dump of simulated lives"
                 )
-    return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(motions), tuple(circuits))
+    return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(motions), circuits)
+
+
+def read_circuit(path: Path) -> CircuitGraph:
+    """Read a run of `analyze_dynamics.py --circuit`.
+
+    Raises:
+        UserError: it is no finished run of that kind, or damaged.
+    """
+    finished = open_finished(path, CIRCUIT_SCRIPT)
+    _, graph = finished.read_json(GRAPH_FILE, CircuitGraph)
+    if not _fits(graph):
+        raise UserError(f"{path / GRAPH_FILE} is not as {CIRCUIT_SCRIPT} writes it: find the circuit again")
+    return graph
+
+
+def _fits(graph: CircuitGraph) -> bool:
+    """Tell whether there is a box at both ends of each line, and every number is one."""
+    names = [{box.name for box in column} for column in graph.boxes]
+    numbers = [
+        number for column in graph.boxes for box in column for number in (box.value, box.low, box.high, box.random)
+    ]
+    return (
+        len(names) == len(COLUMNS)
+        and all(names)
+        and all(0 <= line.column < len(names) - 1 for line in graph.lines)
+        and all(line.start in names[line.column] and line.end in names[line.column + 1] for line in graph.lines)
+        and all(math.isfinite(number) for number in numbers if number is not None)
+        and all(math.isfinite(line.share) for line in graph.lines)
+    )
 
 
 def _labels(path: Path, content: Explored, report: Progress) -> Track:

@@ -10,8 +10,7 @@ from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
 from analysis.pages.pages import ground_facts
 from analysis.position import positions
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
-from analysis.replays.replay import NPC_KINDS
+from analysis.replays.colours import npc_facts
 from common.user_error import UserError
 
 SIDE = 15
@@ -24,8 +23,7 @@ _FARTHEST = 1 << 12
 
 def view_facts() -> dict[str, Any]:
     """Return the facts that `view.js` reads."""
-    kinds = [{"name": kind, "colour": NPC_COLOURS[kind], "shape": NPC_SHAPES[kind]} for kind in NPC_KINDS]
-    return {**ground_facts(), "npcKinds": kinds}
+    return {**ground_facts(), "npcKinds": npc_facts()}
 
 
 def view_tables(seen: Observed) -> dict[str, np.ndarray]:

@@ -63,19 +63,9 @@ def draw_clusters(panel: PointsPanel, points: np.ndarray, labels: np.ndarray | N
         panel.axes.scatter(place[:, 0], place[:, 1], s=area, color=colour, marker=marker, alpha=_OPAQUE, linewidths=0)
 
 
-@dataclass(frozen=True)
-class ValueScale:
-    """How values were coloured, for a colour bar.
-
-    Attributes:
-        colours: source of the colour bar.
-        extend: at which ends values exceed the limits: `neither`, `min`, `max` or `both`.
-        limits: description of the limits.
-    """
-
-    colours: ScalarMappable
-    extend: str
-    limits: str
+ValueScale = tuple[ScalarMappable, str, str]
+"""For a colour bar: the colours, at which ends values exceed the limits, `neither`, `min`, `max` or `both`, and the
+limits in words."""
 
 
 def draw_values(panel: PointsPanel, points: np.ndarray, values: np.ndarray) -> ValueScale:
@@ -89,13 +79,13 @@ def draw_values(panel: PointsPanel, points: np.ndarray, values: np.ndarray) -> V
         count = cells.sum(np.ones(len(points)))
         mean = cells.sum(values) / np.maximum(count, 1)
         scale = _scale_of(mean[count > 0])
-        image = np.array(scale.colours.to_rgba(mean))  # (rows, columns, 4)
+        image = np.array(scale[0].to_rgba(mean))  # (rows, columns, 4)
         image[..., 3] = count > 0
         cells.draw(panel.axes, image)
         return scale
     order = np.argsort(values, kind="stable")
     scale = _scale_of(values)
-    shades = to_rgba_array(scale.colours.to_rgba(values[order]))
+    shades = to_rgba_array(scale[0].to_rgba(values[order]))
     panel.axes.scatter(points[order, 0], points[order, 1], s=panel.area(len(points)), color=shades, linewidths=0)
     return scale
 
@@ -110,7 +100,7 @@ def _scale_of(values: np.ndarray) -> ValueScale:
         limits = "lowest to highest"
     below, above = bool((values < low).any()), bool((values > high).any())
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    return ValueScale(ScalarMappable(Normalize(low, high, clip=True), VALUE_MAP), extend[below, above], limits)
+    return (ScalarMappable(Normalize(low, high, clip=True), VALUE_MAP), extend[below, above], limits)
 
 
 def _opacity(count: np.ndarray) -> np.ndarray:
@@ -178,13 +168,15 @@ _MOST_ENTRIES = 3 * _ROWS
 _COLUMN_INCHES = 1.75
 
 
-def legend_width(labels: np.ndarray, rows: int = _ROWS) -> float:
-    """Return the width in inches of the legend of these clusters."""
-    return _COLUMN_INCHES * -(-len(_handles(labels, crowded=False)) // rows)
+def legend_width(labels: np.ndarray | None, rows: int = _ROWS) -> float:
+    """Return the width in inches of the legend of these clusters, 0 without any labels."""
+    return 0 if labels is None else _COLUMN_INCHES * -(-len(_handles(labels, crowded=False)) // rows)
 
 
-def add_cluster_legend(figure: Figure, labels: np.ndarray, *, crowded: bool, rows: int = _ROWS) -> None:
-    """Add a legend of clusters' colours and shares at the right; if there are too many, only the largest."""
+def add_cluster_legend(figure: Figure, labels: np.ndarray | None, *, crowded: bool, rows: int = _ROWS) -> None:
+    """Add a legend of clusters at the right, if there are labels; if there are too many, only of the largest."""
+    if labels is None:
+        return
     handles = _handles(labels, crowded=crowded)
     columns = -(-len(handles) // rows)
     figure.legend(handles=handles, loc="outside right upper", ncols=columns, title="cluster (share of records)")

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, new_figure, style, title, whole_ticks
 from analysis.labels import NOISE, label_name
 from analysis.life.events import DIED, EVENT_KINDS
-from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, ClusterStrip, Timeline
+from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, TickClusters, Timeline
 from common.number_text import plural, share_text
 
 MOST_COLUMNS = 1500
@@ -48,17 +48,18 @@ def counts_beside(axes: Axes, texts: list[str]) -> None:
         )  # fmt: skip
 
 
-def cluster_strip(axes: Axes, tick: np.ndarray, strip: ClusterStrip) -> None:
+def cluster_strip(axes: Axes, tick: np.ndarray, clusters: TickClusters) -> None:
     """Draw the run's own labels in one row, and below it all labels, with propagated ones paler."""
-    colours = np.array([to_rgb(label_colour(int(label))) for label in strip.label])  # (B, 3)
+    label, exact = clusters
+    colours = np.array([to_rgb(label_colour(int(one))) for one in label])  # (B, 3)
     paler = 1 - _PALE * (1 - colours)
-    own = np.where(strip.exact[:, None], colours, 1.0)
-    both = np.where(strip.exact[:, None], colours, paler)
+    own = np.where(exact[:, None], colours, 1.0)
+    both = np.where(exact[:, None], colours, paler)
     image = np.stack([np.stack([dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
     _show(axes, image, tick[0], 1)
     _name_rows(axes, ["labels of the run", "with propagated ones (paler)"])
     axes.axhline(1, color="#dddddd", linewidth=0.6)
-    counts_beside(axes, [f"{strip.exact.mean():.0%}", "100%"])
+    counts_beside(axes, [f"{exact.mean():.0%}", "100%"])
 
 
 def cluster_handles(label: np.ndarray) -> list[Patch]:
@@ -105,7 +106,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip | None = None) -> Figure:
+def life_figure(life: Timeline, heading: str, text: str, clusters: TickClusters | None = None) -> Figure:
     """Draw one life as panels that share an axis of ticks.
 
     Reward and value are left out if the dump does not record them, and the title says so.
@@ -118,7 +119,6 @@ def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip 
         panels.insert(4, (1.6, _estimates))
     if clusters is not None:
         panels.append((1.2, lambda axes, shown: _clusters(axes, shown, clusters)))
-        text += f"; clusters of {clusters.run}"
     if unrecorded:
         text += f"; the dump does not record {' and '.join(unrecorded)}"
     heights = [height for height, _ in panels]
@@ -231,7 +231,7 @@ def _events(axes: Axes, life: Timeline) -> None:
     axes.set_ylabel("happened")
 
 
-def _clusters(axes: Axes, life: Timeline, clusters: ClusterStrip) -> None:
+def _clusters(axes: Axes, life: Timeline, clusters: TickClusters) -> None:
     cluster_strip(axes, life.records.tick, clusters)
     axes.set_ylabel("cluster")
-    _beside(axes, handles=cluster_handles(clusters.label), handlelength=1.0)
+    _beside(axes, handles=cluster_handles(clusters[0]), handlelength=1.0)

@@ -93,18 +93,9 @@ def timeline_of(records: Records, metadata: DumpMetadata) -> Timeline:
     return Timeline(ordered, lives_of(ordered), columns, life_events(ordered, metadata))
 
 
-@dataclass(frozen=True)
-class ClusterStrip:
-    """The clusters of one life's records, (B,) each, and the run that found them.
-
-    Attributes:
-        label: cluster from 0, or `labels.NOISE`.
-        exact: whether the run labelled the record itself; other labels were propagated.
-    """
-
-    label: np.ndarray
-    exact: np.ndarray
-    run: str
+TickClusters = tuple[np.ndarray, np.ndarray]
+"""Clusters of one life's records, from 0 or `labels.NOISE`, (B,) int64, and whether the run labelled the record itself,
+(B,) bool; other labels were propagated."""
 
 
 def ending(life: Timeline) -> str:
@@ -113,7 +104,7 @@ def ending(life: Timeline) -> str:
     return f"died in tick {life.records.tick[-1]}: {causes[0]}" if causes else "alive when the recording ends"
 
 
-def life_summary(life: Timeline, clusters: ClusterStrip | None) -> dict[str, Any]:
+def life_summary(life: Timeline, clusters: TickClusters | None) -> dict[str, Any]:
     """Return a single life's identity, ending, events and clusters as plain values for JSON."""
     records, events = life.records, life.events
     summary: dict[str, Any] = {
@@ -130,10 +121,11 @@ def life_summary(life: Timeline, clusters: ClusterStrip | None) -> dict[str, Any
         ],
     }
     if clusters is not None:
-        labels, counts = np.unique(clusters.label, return_counts=True)
+        label, exact = clusters
+        labels, counts = np.unique(label, return_counts=True)
         summary["cluster_shares"] = {
-            "noise" if label == NOISE else str(label): float(count / len(life))
-            for label, count in zip(labels, counts, strict=True)
+            "noise" if one == NOISE else str(one): float(count / len(life))
+            for one, count in zip(labels, counts, strict=True)
         }
-        summary["labelled_by_the_run"] = int(clusters.exact.sum())
+        summary["labelled_by_the_run"] = int(exact.sum())
     return summary

@@ -3,7 +3,6 @@
 import base64
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,10 @@ _BEST = 9
 _SIGNED_BYTE = 127
 
 
-@dataclass(frozen=True)
-class Packed:
-    """Tables as the pages' `unpacking.js` reads them.
+def pack(tables: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Pack tables of integers, of truth values and of floats, exactly, and JSON values, as `unpacking.js` reads them.
 
-    Attributes:
-        columns: name, kind and shape of each table, in the order of the bytes.
-        content: all tables, deflated, as base64 text.
-    """
-
-    columns: list[dict[str, Any]]
-    content: str
-
-
-def pack(tables: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> Packed:
-    """Pack tables of integers, of truth values and of floats, exactly, and JSON values; names must differ.
+    Returns name, kind and shape of each, names must differ, and all in that order, deflated, as base64 text.
 
     Bytes (uint8) are taken as they are, other integers as differences along the last axis.
 
@@ -43,7 +31,7 @@ def pack(tables: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> Packed:
         content = orjson.dumps(value)
         columns.append({"name": name, "kind": "json", "shape": [len(content)]})
         parts.append(content)
-    return Packed(columns, base64.b64encode(zlib.compress(b"".join(parts), _BEST)).decode())
+    return columns, base64.b64encode(zlib.compress(b"".join(parts), _BEST)).decode()
 
 
 def embedded(content: Any) -> Any:

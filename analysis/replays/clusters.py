@@ -8,11 +8,10 @@ import numpy as np
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
+from analysis.replays.colours import UNLABELLED
 from analysis.replays.replay import Replay
 from analysis.runs.cluster_run import LABELS_FILE, read_cluster_run
 from common.user_error import UserError
-
-UNLABELLED = -2
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 import numpy as np
 
 from analysis.labels import NOISE
-from analysis.replays.clusters import UNLABELLED
-from analysis.replays.replay import NPC_KINDS
 
+NPC_KINDS = ("passive", "neutral", "aggressive")
 NPC_COLOURS = dict(zip(NPC_KINDS, ("#ffffff", "#ffe14d", "#1d1d1f"), strict=True))
 """Colours of NPCs, also distinguished by lightness and by shape: triangle, diamond, square."""
 NPC_SHAPES = dict(zip(NPC_KINDS, ("triangle", "diamond", "square"), strict=True))
-UNLABELLED_COLOUR = "#ffffff"
+UNLABELLED, UNLABELLED_COLOUR = -2, "#ffffff"
 
 
 def policy_colours(policies: tuple[str, ...]) -> dict[str, str]:
@@ -25,6 +24,11 @@ def cluster_colours(clusters: list[int]) -> dict[int, str]:
 
     named = {cluster: cluster_colour(cluster) for cluster in clusters}
     return {UNLABELLED: UNLABELLED_COLOUR, NOISE: NOISE_COLOUR, **named}
+
+
+def npc_facts() -> list[dict[str, str]]:
+    """Return what pages read of kinds of NPCs."""
+    return [{"name": kind, "colour": NPC_COLOURS[kind], "shape": NPC_SHAPES[kind]} for kind in NPC_KINDS]
 
 
 def rgb(colour: str) -> tuple[int, int, int]:

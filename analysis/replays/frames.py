@@ -8,9 +8,17 @@ from PIL import Image, ImageDraw, ImageFont
 
 from analysis.labels import NOISE
 from analysis.materials import PALETTE
-from analysis.replays.clusters import UNLABELLED, ReplayClusters
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours, rgb
-from analysis.replays.replay import CAUSES, DEATH, NPC_KINDS, Entities, Events, Replay
+from analysis.replays.clusters import ReplayClusters
+from analysis.replays.colours import (
+    NPC_COLOURS,
+    NPC_KINDS,
+    NPC_SHAPES,
+    UNLABELLED,
+    cluster_colours,
+    policy_colours,
+    rgb,
+)
+from analysis.replays.replay import CAUSES, DEATH, Entities, Events, Replay
 from common.user_error import UserError
 
 STRIP = 44

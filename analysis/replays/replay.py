@@ -10,7 +10,6 @@ import numpy as np
 
 from analysis.materials import HARVESTED
 
-NPC_KINDS = ("passive", "neutral", "aggressive")
 STYLES = ("Melee", "Range", "Mage")
 SLOTS = ("hat", "top", "bottom", "held", "ammunition")
 DEATH, KILL, LEVEL_UP = range(3)
@@ -99,7 +98,7 @@ class Players(Entities):
 
 @dataclass(frozen=True)
 class Npcs(Entities):
-    """The NPCs; `kind` is an index into `NPC_KINDS`, the same wherever one is present, (T, N) int32."""
+    """The NPCs; `kind` is an index into `colours.NPC_KINDS`, the same wherever one is present, (T, N) int32."""
 
     kind: np.ndarray
 

@@ -288,14 +288,14 @@ def sparse_page(
         behaviours: names, units and definitions of those that features are described with.
         tables, texts: as `feature_cards` returns them.
     """
-    packed = pack(tables, texts)
+    columns, packed = pack(tables, texts)
     content = {
-        "columns": packed.columns, **view_facts(), "parts": tables["feature.byAge"].shape[1],
+        "columns": columns, **view_facts(), "parts": tables["feature.byAge"].shape[1],
         "behaviours": list(behaviours), "dump": facts["dump"],
     }  # fmt: skip
     page = environment(_PAGE, trim=True).get_template("template.html")
     return page.render(
-        name=name, about=facts, features=len(texts["titles"]), facts=embedded(content), packed=packed.content,
+        name=name, about=facts, features=len(texts["titles"]), facts=embedded(content), packed=packed,
         style=style_of("window", _PAGE), scripts=scripts_of(_KIT, _SCRIPTS),
     )  # fmt: skip
 

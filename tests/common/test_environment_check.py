@@ -50,7 +50,7 @@ def test_numba_has_no_more_threads_than_torch_and_leaves_torch_its_own(monkeypat
     """UMAP sets the threads of numba, and torch shares its pool."""
     code = (
         "import common.environment_check, numpy, torch;"
-        "from analysis.clusters.projection import umap_embedding;"
+        "from analysis.clusters.embeddings import umap_embedding;"
         "umap_embedding(numpy.random.default_rng(0).random((60, 4), numpy.float32), 5, 0.1, 0);"
         "import numba; print(numba.config.NUMBA_NUM_THREADS, torch.get_num_threads())"
     )

@@ -17,7 +17,7 @@ from activation_store.index import rows
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
-from analysis.explorer.circuits import read_circuit
+from analysis.explorer.tracks import read_circuit
 from analysis.replays.file import read_replay
 from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
@@ -178,7 +178,7 @@ OF_PANEL = {
 
 @reader(
     "analysis.runs.dynamics_run:read_dynamics", "analysis.runs.saliency_maps:read_saliency",
-    "analysis.explorer.circuits:read_circuit", cases=180,
+    "analysis.explorer.tracks:read_circuit", cases=180,
 )  # fmt: skip
 def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Damage that DONE.json vouches for, to what the panel reads."""
@@ -190,7 +190,7 @@ def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     rewrite(folder, name, content)
     if kind == "circuit":
         circuit = read_or_refuse(lambda: read_circuit(folder), folder)
-        assert circuit is None or [len(column) > 0 for column in circuit.graph.boxes] == [True] * 5
+        assert circuit is None or [len(column) > 0 for column in circuit.boxes] == [True] * 5
         return
     if kind == "saliency":
         maps = read_or_refuse(lambda: read_saliency(folder), folder)

@@ -62,12 +62,12 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
     if maps["component_names"]:
         tables["components"] = np.nan_to_num(maps["components"]).astype(np.float32)
     texts = {"entities_text": _entities(records), "items_text": _items(records)}
-    packed = pack(tables, {**texts, **{name: maps[name] for name in ("columns", "component_names")}})
+    columns, content = pack(tables, {**texts, **{name: maps[name] for name in ("columns", "component_names")}})
     facts = {
         "number": number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),
-        "ticks": len(records), "columns": packed.columns,
+        "ticks": len(records), "columns": columns,
     }  # fmt: skip
-    return facts, packed.content
+    return facts, content
 
 
 def _entities(records: Records) -> list[list[dict[str, Any]]]:

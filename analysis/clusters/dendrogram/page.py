@@ -249,9 +249,9 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
 
     tree = cluster_tree(clustering.tree)
     facts, tables = page_content(projection, clustering, tree, data, seed)
-    packed = pack(tables, {})
+    columns, content = pack(tables, {})
     facts |= {
-        "columns": packed.columns,
+        "columns": columns,
         "axes": projection.axes,
         "colours": [cluster_colour(i) for i in range(max(COLOURS, int(clustering.labels.max(initial=0)) + 1))],
         "noiseColour": NOISE_COLOUR,
@@ -259,6 +259,6 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
     page = environment(_HERE).get_template("template.html")
     return page.render(
         heading=data.heading, clustered_in=clustered_in, records=len(data), shown=min(len(data), POINTS_AT_MOST),
-        clusters=len(tree), facts=embedded(facts), content=packed.content, style=style_of("window", _HERE),
+        clusters=len(tree), facts=embedded(facts), content=content, style=style_of("window", _HERE),
         scripts=scripts_of((*BASE, "canvas.js"), [_HERE / "explorer.js"], [get_plotlyjs()]),
     )  # fmt: skip

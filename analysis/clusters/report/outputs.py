@@ -16,8 +16,9 @@ from analysis.clusters.components import (
     report_components,
 )
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset
+from analysis.clusters.embeddings import umap_embedding
 from analysis.clusters.listed import Listed, blindness, read_listed
-from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters, project, umap_embedding
+from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters, project
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summarise import ClusterStatistics
 from analysis.clusters.summary import Residualized, Summary
@@ -123,7 +124,7 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
         report = report_components(components, scores, data, meter, run.settings.inference)
     run.folder.save_arrays(
         "pca.npz", mean=components.mean, components=components.directions[:dims],
-        explained_variance_ratio=components.explained[:dims], pearson_r=report.r, r2=report.r2.value,
+        explained_variance_ratio=components.explained[:dims], pearson_r=report.r, r2=report.r2[0],
     )  # fmt: skip
     with run.step("drawing principal components"):
         names = [components.name(i) for i in range(dims)]

@@ -27,7 +27,7 @@ from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, read_tracks
 from analysis.dynamics.update import Update
 from analysis.figures.style import new_figure, style, title
-from analysis.pages.summary.page import Section, command_of, summary_page
+from analysis.pages.summary.page import command_of, summary_page
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.runs.run_folder import RunFolder
 from analysis.tables import tab_separated
@@ -89,7 +89,7 @@ def trace_circuit(
     folder.save_text("heads.tsv", tab_separated([asdict(head) for head in circuit.heads]))
     folder.save_text("summary.txt", "\n".join(lines) + "\n")
     command = command_of("analyze_dynamics.py", asdict(settings), vars(DynamicsSettings(settings.dump)))
-    section = Section("What writes, keeps and reads it", lines, {FIGURE: _CAPTION})
+    section = ("What writes, keeps and reads it", lines, {FIGURE: _CAPTION})
     folder.save_text("report.html", summary_page(folder.path, f"Circuit of {direction.name}", [section], command))
     console.print("\n".join(lines), highlight=False, markup=False)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # pages draw graphs without torch
     from analysis.dynamics.circuits.circuit import Circuit, ReadBy
 
-GRAPH_FILE = "graph.json"
+CIRCUIT_SCRIPT, GRAPH_FILE = "analyze_dynamics.py", "graph.json"
 COLUMNS = ("read", "gates", "units", "read-out", "logits")
 _THINNEST = 0.02
 """Share below which a line is left out."""

@@ -1,7 +1,6 @@
 """How a page is built: from the run that it is about, and from what else is shown in it."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,19 +21,12 @@ from common.progress_view import Step, step
 from common.user_error import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agent_zoo.base import RecurrentPolicy
-    from analysis.explorer.odds import Odds
 
 Say = Callable[[str], None]
 _WITHOUT = "without the probabilities of actions"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much a page holds: ticks of each dump, and numbers of each further run."""
-
-    ticks: int
-    tracks: int
 
 
 def open_base(path: Path, dump: Path | None) -> FinishedRun | Dynamics:
@@ -47,14 +39,15 @@ def open_base(path: Path, dump: Path | None) -> FinishedRun | Dynamics:
 
 
 def build_page(
-    opened: FinishedRun | Dynamics, others: Sequence[Path], policy: Path | None, limits: Limits, layout: Layout,
-    path: Path, console: Console, unnamed: Collection[Path] = (),
+    opened: FinishedRun | Dynamics, others: Sequence[Path], policy: Path | None, limits: tuple[int, int],
+    layout: Layout, path: Path, console: Console, unnamed: Collection[Path] = (),
 ) -> None:  # fmt: skip
     """Build and write a page, and print where it is.
 
     Args:
         others: further runs, and dumps of simulated lives.
         unnamed: those of them that nobody named; they are left out where they say nothing of the page's lives.
+        limits: how many ticks of each dump the page holds, and how many numbers of each further run.
         policy: checkpoint for the probabilities of actions; None for the one that a run of analyze_dynamics.py used.
 
     Raises:
@@ -75,8 +68,9 @@ def build_page(
             raise error
         say(f"without {other.name}: {error}")
 
-    content = explored(base, limits.ticks, show, simulated, left_out)
-    further = read_further(finished, content, limits.tracks, show, left_out)
+    most_ticks, most_tracks = limits
+    content = explored(base, most_ticks, show, simulated, left_out)
+    further = read_further(finished, content, most_tracks, show, left_out)
     odds = _odds(content, loaded, show, say) if loaded or further.motions else None
     with show(f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(path, explorer_page(content, further, odds, layout))
@@ -101,7 +95,7 @@ def _policy(finished: Sequence[FinishedFiles], dump: Path, named: Path | None, s
         return None
 
 
-def _odds(content: Explored, policy: "RecurrentPolicy | None", show: Step, say: Say) -> "Odds":
+def _odds(content: Explored, policy: "RecurrentPolicy | None", show: Step, say: Say) -> "dict[str, np.ndarray]":
     """Return the probabilities of actions; of the chosen ones alone where a dump does not hold what others need."""
     from analysis.explorer.odds import odds_of
 

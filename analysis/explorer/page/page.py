@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from activation_store.schema import option_names
 from analysis.dynamics.circuits.graph import COLUMNS
 from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
@@ -19,20 +20,19 @@ from analysis.explorer.views import view_facts, view_tables
 from analysis.features.observed import Observed
 from analysis.features.registry import CATEGORIES
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
-from analysis.interventions.page.page import page_scripts
+from analysis.interventions.page.scripts import page_scripts
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
 from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
-from analysis.pages.packing import Packed, embedded, pack, signed_bytes
+from analysis.pages.packing import embedded, pack, signed_bytes
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.runs.saliency_maps import PARTS
 from analysis.runs.selection_file import SELECTION_KIND
 
-if TYPE_CHECKING:
-    from analysis.explorer.odds import Odds
-
 Layout = Literal["explorer", "panel"]
+Odds = dict[str, np.ndarray]
+"""Probabilities as `odds.odds_of` returns them."""
 LAYOUTS: tuple[Layout, ...] = ("explorer", "panel")
 PANELS = {
     "vitals (points)": {"self_health": "health", "self_food": "food", "self_water": "water"},
@@ -98,7 +98,7 @@ _NUMBERED = re.compile(r"(player|NPC) -?\d+")
 
 
 def explorer_page(
-    content: Explored, further: Further | None = None, odds: "Odds | None" = None, layout: Layout = "explorer"
+    content: Explored, further: Further | None = None, odds: Odds | None = None, layout: Layout = "explorer"
 ) -> str:
     """Return the page as HTML, opened on a layout."""
     from plotly.offline import get_plotlyjs
@@ -107,15 +107,15 @@ def explorer_page(
     columns, tracks = life_columns(content.timeline), further.tracks
     own = page_scripts()
     films = {name: film for name, film in further.films.items() if own.allow(film)}
-    packed = _packed(content, columns, further, odds, films)
+    listed, packed = _packed(content, columns, further, odds, films)
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
         tracks=_by_run(tracks), planes=_planes(content, tracks), further=further,
         layouts=sorted(LAYOUTS, key=lambda one: one != layout), word=content.labels.word,
         permutations=len(content.shifts) - 1,
-        facts=embedded(_facts(content, columns, further, odds) | {"columns": packed.columns}),
-        films=films, of_films=own.allowed if films else "", packed=packed.content,
+        facts=embedded(_facts(content, columns, further, odds) | {"columns": listed}),
+        films=films, of_films=own.allowed if films else "", packed=packed,
         style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
 
@@ -135,8 +135,8 @@ def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
 
 
 def _packed(
-    content: Explored, columns: dict[str, np.ndarray], further: Further, odds: "Odds | None", films: dict[str, str]
-) -> Packed:
+    content: Explored, columns: dict[str, np.ndarray], further: Further, odds: Odds | None, films: dict[str, str]
+) -> tuple[list[dict[str, Any]], str]:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     shifts, (label, own) = content.shifts, content.tick_labels
     tables = {
@@ -264,8 +264,8 @@ def _map(overlay: Overlay, count: np.ndarray) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def _shares(odds: "Odds") -> dict[str, np.ndarray]:
-    return {"chosen": _percent(odds.chosen), **{f"odds.{head}": _percent(own) for head, own in odds.options.items()}}
+def _shares(odds: Odds) -> dict[str, np.ndarray]:
+    return {f"odds.{head}" if head else "chosen": _percent(shares) for head, shares in odds.items()}
 
 
 def _percent(shares: np.ndarray) -> np.ndarray:
@@ -279,7 +279,7 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32) if whole else values
 
 
-def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, odds: "Odds | None") -> dict[str, Any]:
+def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, odds: Odds | None) -> dict[str, Any]:
     """Return everything except the tables."""
     run = content.run
     return {
@@ -309,10 +309,10 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, 
             "name": "noise" if content.labels.word == "cluster" else f"no {content.labels.word} yet",
         },
         "motions": [motion.facts for motion in further.motions],
-        "circuits": [asdict(circuit.graph) for circuit in further.circuits],
+        "circuits": [asdict(circuit) for circuit in further.circuits.values()],
         "circuitColumns": COLUMNS,
         "heads": [head.name for head in content.seen.metadata.action_heads],
-        "odds": odds.names if odds else {},
+        "odds": {head: option_names(head, shares.shape[1]) for head, shares in (odds or {}).items() if head},
         **view_facts(),
         "panels": panels_of(columns),
         "acts": ACTS,

@@ -15,8 +15,9 @@ from activation_store.interventions import (
     LivesTable,
     replayed_arms,
 )
+from analysis.interventions.page.scripts import page_scripts
 from analysis.pages.packing import embedded
-from analysis.pages.pages import BASE, Scripts, environment, picture, scripts_of, style_of
+from analysis.pages.pages import Scripts, environment, picture, style_of
 from analysis.replays.file import read_replay
 from analysis.replays.page.page import packed_replay
 from analysis.replays.replay import Entities, Replay, events_of
@@ -26,12 +27,6 @@ from common.files import sha256
 from common.user_error import UserError
 
 _HERE = Path(__file__).parent
-_KIT = (*BASE, "canvas.js", "glyphs.js", "playback.js")
-_REPLAY = _HERE.parents[1] / "replays" / "page"
-_SCRIPTS = [
-    *(_REPLAY / f"{name}.js" for name in ("data", "state", "map_view")),
-    *(_HERE / f"{name}.js" for name in ("state", "arm_view", "panels", "controls", "main")),
-]
 AnyEntities = TypeVar("AnyEntities", bound=Entities)
 
 _SAME = -1
@@ -120,11 +115,6 @@ def intervention_page(name: str, summary: Sequence[str], films: Films | str, fig
             **{"films": ()} if isinstance(films, str) else _shown(films),
         )
     )
-
-
-def page_scripts() -> Scripts:
-    """Return the scripts of the page; a page that shows it in a frame must allow them too."""
-    return scripts_of(_KIT, _SCRIPTS)
 
 
 def _shown(films: Films) -> dict[str, Any]:

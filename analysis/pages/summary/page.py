@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,9 @@ from analysis.pages.pages import environment, figures_of, style_of
 _HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of a page.
-
-    Attributes:
-        lines: what was found; those that begin with a space are details of the line before, empty ones begin a new
-            paragraph.
-        figures: file names of figures in the run's folder, and how to read each.
-    """
-
-    title: str
-    lines: Sequence[str]
-    figures: Mapping[str, str]
+Section = tuple[str, Sequence[str], Mapping[str, str]]
+"""A part of a page: its title; what was found, where lines that begin with a space are details of the line before, and
+empty ones begin a new paragraph; and how to read each figure, by its file's name in the run's folder."""
 
 
 def summary_page(folder: Path, heading: str, sections: Sequence[Section], command: Sequence[str]) -> str:
@@ -38,7 +27,7 @@ def summary_page(folder: Path, heading: str, sections: Sequence[Section], comman
         .render(
             name=folder.resolve().name,
             heading=heading,
-            sections=[_shown(folder, section) for section in sections],
+            sections=[_shown(folder, *section) for section in sections],
             command=shlex.join(command),
             style=style_of("document"),
         )
@@ -55,15 +44,15 @@ def command_of(script: str, arguments: Mapping[str, Any], defaults: Mapping[str,
     return words
 
 
-def _shown(folder: Path, section: Section) -> dict[str, Any]:
+def _shown(folder: Path, title: str, lines: Sequence[str], figures: Mapping[str, str]) -> dict[str, Any]:
     paragraphs: list[list[str]] = [[]]
-    for line in section.lines:
+    for line in lines:
         if line:
             paragraphs[-1].append(line)
         else:
             paragraphs.append([])
-    filled = [_paragraph(lines) for lines in paragraphs if lines]
-    return {"title": section.title, "paragraphs": filled, "figures": figures_of(folder, section.figures)}
+    filled = [_paragraph(part) for part in paragraphs if part]
+    return {"title": title, "paragraphs": filled, "figures": figures_of(folder, figures)}
 
 
 def _paragraph(lines: Sequence[str]) -> dict[str, list[str]]:

@@ -9,16 +9,16 @@ from analysis.labels import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
-from analysis.replays.clusters import UNLABELLED, ReplayClusters
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
-from analysis.replays.replay import CAUSES, EVENT_KINDS, NPC_KINDS, STYLES, Events, Replay
+from analysis.replays.clusters import ReplayClusters
+from analysis.replays.colours import NPC_KINDS, UNLABELLED, cluster_colours, npc_facts, policy_colours
+from analysis.replays.replay import CAUSES, EVENT_KINDS, STYLES, Events, Replay
 
 
 def packed_replay(replay: Replay, events: Events, clusters: ReplayClusters | None) -> tuple[dict[str, Any], str]:
     """Return what `ReplayData.load` in `data.js` reads: facts, as JSON, and everything else as packed tables."""
     inventories = [[vars(item) for item in items] for items in replay.inventories]
-    packed = pack(_tables(replay, events, clusters), {"inventories": inventories})
-    return _facts(replay, clusters) | {"columns": packed.columns}, packed.content
+    columns, content = pack(_tables(replay, events, clusters), {"inventories": inventories})
+    return _facts(replay, clusters) | {"columns": columns}, content
 
 
 def _facts(replay: Replay, clusters: ReplayClusters | None) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _facts(replay: Replay, clusters: ReplayClusters | None) -> dict[str, Any]:
         "npcs": {
             "ids": replay.npcs.ids.tolist(), "names": replay.npcs.names, "kind": replay.npcs.kind.max(axis=0).tolist(),
         },
-        "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
+        "npcKinds": npc_facts(),
         "materials": [{"name": m.name, "colour": m.colour, "note": m.note} for m in MATERIALS],
         "harvested": HARVESTED.tolist(),
         "styles": STYLES,

@@ -147,9 +147,3 @@ def test_planted_blobs_are_found() -> None:
     points = np.array([[0, 0], [20, 0], [0, 20]])[truth] + rng.normal(size=(300, 2))
     assert adjusted_rand_score(truth, hdbscan_clusters(points, 20, 5).labels) > 0.95
     assert np.bincount(hdbscan_clusters(points, 20, 5).labels + 1)[1:].argmax() == 0
-
-
-def test_no_structure_is_noise() -> None:
-    """50 points cannot form two clusters of 26."""
-    points = np.random.default_rng(0).normal(size=(50, 2))
-    assert (hdbscan_clusters(points, 26, 5).labels == NOISE).all()

@@ -1,6 +1,8 @@
 """What explorers in tests show, and how they say that they are ready."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,10 @@ def quiet(_: str) -> nullcontext:
     return nullcontext(lambda share: None)
 
 
+def content_of(run: Path, most_ticks: int = 400_000, simulated: Sequence[Path] = ()) -> Explored:
+    return explored(cluster_base(read_run(run, None), quiet), most_ticks, quiet, simulated)
+
+
 @pytest.fixture(scope="module")
 def content(analysed: Analysed) -> Explored:
-    return explored(cluster_base(read_run(analysed.run, None), quiet), 400_000, quiet)
+    return content_of(analysed.run)

@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.explorer.base import cluster_base
-from analysis.explorer.content import Explored, explored
+from analysis.explorer.content import Explored
 from analysis.explorer.page.page import explorer_page
 from analysis.figures.style import cluster_colour
-from analysis.runs.finished_run import read_run
-from tests.analysis.explorer.conftest import READY, quiet
+from tests.analysis.explorer.conftest import READY, content_of
 from tests.browser import opened, until
 from tests.planted_run import planted_run
 from tests.recorded_policy import RecordedPolicy
@@ -112,7 +110,7 @@ def test_clusters_are_called_and_coloured_as_planted(page) -> None:
 
 def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: RecordedPolicy, tmp_path: Path) -> None:
     run = planted_run(ways.dump, tmp_path / "runs", 2, "--features", "move", "--permutations", 99, "--bootstraps", 99)
-    content = explored(cluster_base(read_run(run, None), quiet), 400_000, quiet)
+    content = content_of(run)
     records, metadata = content.seen.records.take(content.place), content.seen.metadata
     head = [head.name for head in metadata.action_heads].index("Move.Direction")
     goals = np.array([name.split("side:")[1].split("_")[0] for name in metadata.environment["tasks"]])

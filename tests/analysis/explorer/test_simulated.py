@@ -11,15 +11,13 @@ from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import STARTS, TILE_COLUMNS
-from analysis.explorer.base import cluster_base
-from analysis.explorer.content import Explored, explored
+from analysis.explorer.content import Explored
 from analysis.explorer.page.page import explorer_page
 from analysis.explorer.simulated import is_simulated, read_simulated
 from analysis.explorer.tracks import open_further, read_further
 from analysis.features.observed import Observed
 from analysis.position import POSITION_COLUMNS, positions
-from analysis.runs.finished_run import read_run
-from tests.analysis.explorer.conftest import READY, quiet
+from tests.analysis.explorer.conftest import READY, content_of, quiet
 from tests.browser import opened, settle, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
 from tests.planted_interventions import unit
@@ -57,7 +55,7 @@ def run(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def content(run: Path, simulated: list[Path]) -> Explored:
-    return explored(cluster_base(read_run(run, None), quiet), 400_000, quiet, simulated)
+    return content_of(run, simulated=simulated)
 
 
 def open_life(page, simulated: list[Path], slot: int = 0) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored
-from analysis.explorer.edits import Change, PlayedEdit, read_edits
+from analysis.explorer.edits import PlayedEdit, read_edits
 from analysis.explorer.page.page import explorer_page
 from analysis.explorer.tracks import SPARSE_FILE, Further, open_further, plane_of, read_further
 from analysis.lives import places_among
@@ -212,7 +212,7 @@ def test_edits_in_play_are_said_in_words_with_what_counts(results: Path, content
     without, counts = further.edits
     assert without.edit == "steer d_2, dose -2, in tick 20, while self_food < 3" and not without.changes
     assert (counts.run, counts.episodes, counts.tested) == ("played", 6, 2)
-    assert counts.changes == (Change("reward (total)", -3.5, -4.5, -2.5, -0.25),)
+    assert counts.changes == (("reward (total)", -3.5, -4.5, -2.5, -0.25),)
     assert counts.options == {"Move.Direction South": -0.5, "Move.Direction North": 0.125}
     assert [further.tracks[i].name for i in further.edited_by(counts)] == ["d_2"]
     assert further.edited_by(replace(counts, sources=("0" * 64,))) == [], "a direction of another file"

@@ -16,7 +16,7 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.components import ComponentReport, FeatureR2, principal_components, report_components
+from analysis.clusters.components import ComponentReport, principal_components, report_components
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.heat_maps import cluster_features, pca_feature_correlations
 from analysis.clusters.planes import feature_scatter, metric_scatter, pair_panels, pca_feature_profiles, plane_scatter
@@ -189,7 +189,7 @@ def test_pca_feature_correlations() -> None:
     cells = [f"{abs(value):.2f}".lstrip("0") for value in report.r[:, 0]]
     assert all(any(text.lstrip("-") == cell for text in written) for cell in cells)
     assert written.count("–") == 5 and written.count("n/a") == 1
-    assert f"{report.r2.value[0]:.2f}" in written
+    assert f"{report.r2[0, 0]:.2f}" in written
     lines = report.as_text().splitlines()
     assert sum("never changes" in line and "n/a" in line for line in lines) == 1 and "nan" not in report.as_text()
 
@@ -198,7 +198,7 @@ def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     rng = np.random.default_rng(0)
     report = ComponentReport(
         FEATURE_NAMES, np.arange(14), (), np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)),
-        FeatureR2(*[np.full(14, np.nan)] * 3), 1, NOT_MEASURED,
+        np.full((3, 14), np.nan), 1, NOT_MEASURED,
     )  # fmt: skip
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
@@ -249,9 +249,8 @@ def test_crowded_values_become_means_of_cells() -> None:
     values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
     figure = new_figure(3, 3)
     panel = PointsPanel(figure.add_subplot(), 3, 3)
-    scale = draw_values(panel, points, values)
-    colours = scale.colours
-    assert (scale.extend, scale.limits) == ("both", "1st to 99th percentile")
+    colours, extend, limits = draw_values(panel, points, values)
+    assert (extend, limits) == ("both", "1st to 99th percentile")
     (image,) = panel.axes.images
     assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
     for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
@@ -273,16 +272,16 @@ def test_values_are_coloured_from_dark_to_light_and_outliers_are_announced() -> 
     values[0], values[-1] = -1e6, 1e6
     figure = new_figure(3, 3)
     panel = PointsPanel(figure.add_subplot(), 3, 3)
-    scale = draw_values(panel, np.stack([values, values], axis=1), values)
-    assert (scale.extend, scale.limits) == ("both", "1st to 99th percentile")
-    assert 9 < scale.colours.norm.vmin < 11 and 988 < scale.colours.norm.vmax < 990
+    colours, extend, limits = draw_values(panel, np.stack([values, values], axis=1), values)
+    assert (extend, limits) == ("both", "1st to 99th percentile")
+    assert 9 < colours.norm.vmin < 11 and 988 < colours.norm.vmax < 990
     (drawn,) = panel.axes.collections
     light = drawn.get_facecolors()[:, :3].mean(axis=1)
     assert light[0] < light[500] < light[-1] and (drawn.get_facecolors()[:, 3] == 1).all()
     ground = np.array(panel.axes.get_facecolor()[:3])
     assert (np.abs(drawn.get_facecolors()[:, :3] - ground).max(axis=1) > 0.2).all()
-    rare = draw_values(panel, np.stack([values, values], axis=1), (values > 998).astype(float))
-    assert (rare.extend, rare.limits) == ("neither", "lowest to highest")
+    _, *rare = draw_values(panel, np.stack([values, values], axis=1), (values > 998).astype(float))
+    assert rare == ["neither", "lowest to highest"]
 
 
 def test_long_names_are_wrapped_where_they_may_be() -> None:

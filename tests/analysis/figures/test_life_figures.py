@@ -14,7 +14,7 @@ from analysis.life.phases.figure import life_phase_figure, transitions_figure
 from analysis.life.phases.phases import association, shares
 from analysis.life.phases.transitions import dwelling, transitions
 from analysis.life.phases.visits import phase_edges, visits
-from analysis.life.timeline import FEATURES_SHOWN, ClusterStrip, Timeline, timeline_of
+from analysis.life.timeline import FEATURES_SHOWN, TickClusters, Timeline, timeline_of
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.figures.test_figures import texts
 from tests.analysis.life.phases.test_phases import bouts
@@ -40,9 +40,9 @@ def longest(timeline: Timeline) -> Timeline:
     return timeline.life(int(np.argmax(timeline.lives.lengths)))
 
 
-def strip_of(life: Timeline, states: int) -> ClusterStrip:
+def strip_of(life: Timeline, states: int) -> TickClusters:
     label = np.arange(len(life)) % (states + 1) - 1
-    return ClusterStrip(label, np.arange(len(life)) % 10 == 0, "a_run")
+    return label, np.arange(len(life)) % 10 == 0
 
 
 def test_the_timeline_has_every_column_at_every_tick(timeline: Timeline, records: Records) -> None:

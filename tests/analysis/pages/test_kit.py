@@ -56,9 +56,9 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kit")
     (folder / "template.html").write_text(TEMPLATE)
     (folder / "own.js").write_text(OWN)
-    packed = pack(VALUES, {"words": [HOSTILE]})
+    columns, content = pack(VALUES, {"words": [HOSTILE]})
     text = environment(folder).get_template("template.html").render(
-        facts=embedded({"columns": packed.columns, "text": HOSTILE}), content=packed.content,
+        facts=embedded({"columns": columns, "text": HOSTILE}), content=content,
         style=style_of("window", dark="preferred"),
         scripts=scripts_of((*BASE, "canvas.js", "playback.js"), [folder / "own.js"]),
     )  # fmt: skip

@@ -159,15 +159,12 @@ def test_nothing_can_be_uploaded_and_names_are_inert(page) -> None:
     assert page.locator("h1 img").count() == 0
 
 
-def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
-    assert scripts_that_ran(browser, page_file, tmp_path) == []
-
-
 def test_it_fits_a_phone(page) -> None:
     page.set_viewport_size({"width": 400, "height": 800})
     until(page, "document.documentElement.scrollWidth <= 400")
     page.set_viewport_size({"width": 1280, "height": 800})
 
 
-def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
+def test_foreign_scripts_do_not_run_and_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
     assert "cannot show its clusters" in said_of_damage(browser, page_file, "content", tmp_path)
