@@ -30,20 +30,17 @@ class Item:
 
 @dataclass(frozen=True)
 class Entities:
-    """The common fields of players and NPCs.
+    """The common fields of players and NPCs, (T, E) int32 where nothing else is said.
 
     Attributes:
         ids: in the game: positive for players, negative for NPCs, (E,) int32.
         names: as in the replay, E of them.
         present: whether in a tick's packet, (T, E) bool.
         alive: whether present and alive; the dead are still in the packet of their last tick, (T, E) bool.
-        row: (T, E) int32.
-        col: (T, E) int32.
-        health: points, (T, E) int32.
-        level: the highest of their combat levels, (T, E) int32.
-        damage: health lost to the last hit that it took in this tick, (T, E) int32.
-        target: id of the entity that it attacked in this tick, 0 for nobody, (T, E) int32.
-        style: of that attack, an index into `STYLES`, (T, E) int32.
+        level: the highest of their combat levels.
+        damage: health lost to the last hit that it took in this tick.
+        target: id of the entity that it attacked in this tick, 0 for nobody.
+        style: of that attack, an index into `STYLES`.
     """
 
     ids: np.ndarray
@@ -64,19 +61,14 @@ class Entities:
 
 @dataclass(frozen=True)
 class Players(Entities):
-    """The agents.
+    """The agents, (T, P) int32 each; of skills, (T, P, skills).
 
     Attributes:
-        food: points, (T, P) int32.
-        water: points, (T, P) int32.
-        gold: (T, P) int32.
-        kills: players defeated so far, (T, P) int32.
-        inflicted: damage dealt so far, (T, P) int32.
-        received: damage taken so far, (T, P) int32.
-        frozen: ticks for which it still cannot act, (T, P) int32.
-        skill_level: (T, P, skills) int32.
-        skill_experience: (T, P, skills) int32.
-        inventory: index into `Replay.inventories`, (T, P) int32.
+        kills: players defeated so far.
+        inflicted: damage dealt so far.
+        received: damage taken so far.
+        frozen: ticks for which it still cannot act.
+        inventory: index into `Replay.inventories`.
     """
 
     food: np.ndarray
