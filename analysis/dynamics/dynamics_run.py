@@ -116,13 +116,13 @@ def analyse(
     write_directions(folder.path / DIRECTIONS_FILE, list(directions))
     sections = _sections(settings, features, states, motion, effects, persisting, edits)
     folder.save_json("summary.json", _summary(states, motion, effects, persisting, edits))
-    lines = "\n\n".join("\n".join(section.lines) for section in sections)
-    folder.save_text("summary.txt", f"{lines}\n")
+    texts = "\n\n".join("\n".join(lines) for _, lines, _ in sections)
+    folder.save_text("summary.txt", f"{texts}\n")
     heading = f"Dynamics of {metadata.policy}: {settings.layer}"
     command = command_of("analyze_dynamics.py", asdict(settings), vars(DynamicsSettings(settings.dump)))
     folder.save_text(REPORT_FILE, summary_page(folder.path, heading, sections, command))
     parts.remove()
-    console.print(lines, highlight=False, markup=False)
+    console.print(texts, highlight=False, markup=False)
 
 
 def _sections(
