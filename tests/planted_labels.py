@@ -74,12 +74,12 @@ def memory_of_two_steps(rng: np.random.Generator, states: int, back: float) -> L
     return sequences_of(paths)
 
 
-def drifting_odds(rng: np.random.Generator, states: int) -> LabelSequences:
+def drifting_odds(rng: np.random.Generator, states: int, drift: float = 3.0) -> LabelSequences:
     """Labels left by their odds at the moment, which change evenly over each life: no order beyond that.
 
-    The odds of the first state over the last fall by 3, in logarithms; those of the others lie between.
+    The odds of the first state over the last fall by `drift`, in logarithms; those of the others lie between.
     """
-    slope, paths = np.linspace(1.5, -1.5, states), []
+    slope, paths = np.linspace(drift / 2, -drift / 2, states), []
     for _ in range(20):
         ticks = int(rng.integers(60, 200))
         path = [int(rng.integers(states))]
