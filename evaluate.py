@@ -27,9 +27,14 @@ from agent_zoo.checkpoint_files import SHIPPED, import_hint, not_imported, polic
 from common import argument_checks, command_line
 from common.argument_checks import at_least, seed_value, split
 from common.user_error import UserError
-from reinforcement_learning import original_options
-from reinforcement_learning.game.plain_world import Protocol, evaluation_world, played_by
 from reinforcement_learning.play.workers import Vectorization, chosen_device, chosen_workers
+from reinforcement_learning.run_settings import (
+    ORIGINAL_EVALUATE,
+    Protocol,
+    evaluation_world,
+    played_by,
+    refuse_original,
+)
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 if TYPE_CHECKING:
@@ -92,7 +97,7 @@ class Arguments:
 
 def main() -> None:
     """Parse, play the missing episodes, and show the results."""
-    original_options.refuse(sys.argv[1:], original_options.EVALUATE)
+    refuse_original(sys.argv[1:], ORIGINAL_EVALUATE)
     arguments = command_line.parse(Arguments, __doc__)
     if arguments.list:
         from agent_zoo.checkpoint import print_policies

@@ -38,8 +38,8 @@ from common.argument_checks import (
 )
 from common.result_places import OutputFolder
 from common.user_error import UserError
-from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
+from reinforcement_learning.run_settings import Protocol
 
 if TYPE_CHECKING:
     from reinforcement_learning.play.extraction import RecordingPlan

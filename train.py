@@ -47,13 +47,14 @@ from agent_zoo.checkpoint_files import OWN, SHIPPED, SUFFIX, policy_names
 from common import command_line
 from common.argument_checks import check_file_name
 from common.user_error import UserError
-from reinforcement_learning import original_options
 from reinforcement_learning.run_settings import (
+    ORIGINAL_TRAIN,
     check_resumed,
     check_training,
     load_settings,
     read_policies_dir,
     read_run_settings,
+    refuse_original,
 )
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweep import (
@@ -133,7 +134,7 @@ class Arguments(Mode, Preset):
 
 def parse(arguments: Sequence[str]) -> Arguments:
     """Parse the command line on top of the settings file, and refuse invalid combinations."""
-    original_options.refuse(arguments, original_options.TRAIN)
+    refuse_original(arguments, ORIGINAL_TRAIN)
     for option, value in STANDS_FOR.items():
         arguments = command_line.with_value(arguments, option, value)
     choice, rest = command_line.cli(
@@ -264,8 +265,7 @@ def train_one(arguments: Arguments) -> None:
     """Train one policy."""
     name = choose_name(arguments)
 
-    from reinforcement_learning.processes import PARENT_PROCESS, end_with_parent
-    from reinforcement_learning.training.local_processes import must_start, run_together
+    from reinforcement_learning.processes import PARENT_PROCESS, end_with_parent, must_start, run_together
 
     if parent := os.environ.get(PARENT_PROCESS):
         end_with_parent(int(parent))
@@ -293,7 +293,7 @@ def replay(arguments: Arguments) -> None:
     policy_names(folder, () if name is None else (name,))  # refuses missing policies before anything heavy is loaded
 
     from common.progress_view import progress
-    from reinforcement_learning.play.replay import record_replay, replay_contest, replay_path
+    from reinforcement_learning.play.contest import record_replay, replay_contest, replay_path
 
     path = replay_path(folder, settings.train.seed, name, settings.task.only)
     contest = replay_contest(folder, name, settings)

@@ -12,7 +12,7 @@ import pufferlib.vector
 
 from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart, make_plain_environment, serial_worlds
-from reinforcement_learning.game.process_worlds import ProcessWorlds
+from reinforcement_learning.game.vectorization import ProcessWorlds
 from reinforcement_learning.settings import Settings
 
 

@@ -46,13 +46,11 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper, Stopwatch, make_steppers, reset
-from reinforcement_learning.processes import keep_freed_memory
-from reinforcement_learning.run_settings import check_training, load_settings
+from reinforcement_learning.processes import keep_freed_memory, must_start
+from reinforcement_learning.run_settings import METRICS_FILE, check_training, load_settings
 from reinforcement_learning.settings import Settings, plain_settings
-from reinforcement_learning.training.local_processes import must_start
 from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.training.run_folder import METRICS_FILE
 
 AGENT = "neurips23_start_kit"
 REST = "rest"  # the phase of what no other phase counts, such as waiting for another process

@@ -1,18 +1,20 @@
-"""Settings of a run as files hold them, and combinations of settings that cannot work."""
+"""Settings of a run as files hold them, the worlds of evaluations, and options and combinations that are refused."""
 
 import importlib.util
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from common.files import read_json
 from common.user_error import UserError
 from common.yaml_file import one_line, read_yaml, shown
-from reinforcement_learning.settings import RolloutSettings, Settings, older_rewards
+from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, older_rewards
 
 RUN_SETTINGS_FILE = "settings.json"
+METRICS_FILE = "metrics.jsonl"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "task.embeddings_dir", "rollout.num_envs", "rollout.vectorization", "rollout.num_workers",
@@ -171,3 +173,127 @@ def _mapping(value: object, what: str, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: {one_line(what)} must hold settings as `key: value` lines, not {shown(value)}")
     return {str(key): entry for key, entry in value.items()}
+
+
+Mode = Literal["pvp", "pve"]
+Protocol = Literal["toolkit", "original"]
+"""Rules of play: this toolkit's, or those of the published evaluations."""
+
+SPAWN_IMMUNITY = 20
+
+
+def without_training_aids(env: EnvironmentSettings) -> EnvironmentSettings:
+    """Return the same world without fog, with all agents starving at the full rate, and no episode ending early."""
+    return replace(env, resilient_population=0, early_stop_agents=0, death_fog_tick=None)
+
+
+def evaluation_world() -> EnvironmentSettings:
+    """Return the world of evaluations, with maps unseen by policies trained with the default map seed."""
+    return without_training_aids(EnvironmentSettings(map_seed=1))
+
+
+def original_rules(mode: Mode) -> dict[str, Any]:
+    """Return the settings of a world that the original protocol fixes."""
+    return {
+        "num_maps": 4 if mode == "pve" else 256,
+        "map_seed": 0,
+        "flip_terrain": True,
+        "ammunition_damage": 0,
+        "spawn_immunity": SPAWN_IMMUNITY,
+    }
+
+
+def played_by(env: EnvironmentSettings, protocol: Protocol, mode: Mode) -> EnvironmentSettings:
+    """Return the world of an evaluation by a protocol.
+
+    Raises:
+        UserError: a setting that the protocol fixes was chosen otherwise.
+    """
+    if protocol == "toolkit":
+        return env
+    rules, usual = original_rules(mode), evaluation_world()
+    for name, value in rules.items():
+        if getattr(env, name) not in (value, getattr(usual, name)):
+            raise UserError(f"--protocol original plays with {name} {value}: leave out --env.{name.replace('_', '-')}")
+    return replace(env, **rules)
+
+
+_LEAVE_OUT = "leave it out: "
+ORIGINAL_TRAIN: Mapping[str, str] = {
+    "--train.total-timesteps": "--train.total-agent-steps",
+    "--train.anneal-lr": "--train.anneal-learning-rate",
+    "--train.no-anneal-lr": "--train.no-anneal-learning-rate",
+    "--train.norm-adv": "--train.normalize-advantage",
+    "--train.no-norm-adv": "--train.no-normalize-advantage",
+    "--train.clip-coef": "--train.clip-coefficient",
+    "--train.clip-vloss": "--train.clip-value",
+    "--train.no-clip-vloss": "--train.no-clip-value",
+    "--train.vf-clip-coef": "--train.value-clip",
+    "--train.ent-coef": "--train.entropy-coefficient",
+    "--train.vf-coef": "--train.value-coefficient",
+    "--train.max-grad-norm": "--train.max-gradient-norm",
+    "--train.batch-rows": "--train.minibatch-rows",
+    "--train.num-envs": "--rollout.num-envs",
+    "--train.envs-per-worker": "--rollout.num-workers",
+    "--train.data-dir": "--runs-dir",
+    "--train.envs-per-batch": _LEAVE_OUT + "worlds play in two groups by turns",
+    "--train.env-pool": _LEAVE_OUT + "worlds play in two groups by turns",
+    "--train.no-env-pool": _LEAVE_OUT + "worlds play in two groups by turns",
+    "--train.torch-deterministic": _LEAVE_OUT + "runs on a CPU can be repeated bit for bit",
+    "--train.no-torch-deterministic": _LEAVE_OUT + "runs on a CPU can be repeated bit for bit",
+    "--train.compile": _LEAVE_OUT + "networks are not compiled",
+    "--train.compile-mode": _LEAVE_OUT + "networks are not compiled",
+    "--train.verbose": _LEAVE_OUT + "progress is always shown",
+    "--train.no-verbose": _LEAVE_OUT + "progress is always shown",
+    "--env.max-episode-length": "--env.horizon",
+    "--env.maps-path": "--env.maps-dir",
+    "--env.map-force-generation": _LEAVE_OUT + "maps are generated if they are not there",
+    "--env.no-map-force-generation": _LEAVE_OUT + "maps are generated if they are not there",
+    "--env.task-size": "--task.embedding-size",
+    "--policy.task-size": "--task.embedding-size",
+    "--policy.input-size": "--policy.hidden-size",
+    "--recurrent.input-size": "--policy.hidden-size",
+    "--recurrent.hidden-size": "--policy.hidden-size",
+    "--recurrent.num-layers": "--policy.lstm-layers",
+    "--reward-wrapper.heal-bonus-weight": "--reward.heal",
+    "--reward-wrapper.explore-bonus-weight": "--reward.explore",
+    "--reward-wrapper.hp-bonus-weight": "--reward.hp",
+    "--reward-wrapper.exp-bonus-weight": "--reward.experience",
+    "--reward-wrapper.defense-bonus-weight": "--reward.defence",
+    "--reward-wrapper.attack-bonus-weight": "--reward.attack",
+    "--reward-wrapper.gold-bonus-weight": "--reward.gold",
+    "--reward-wrapper.custom-bonus-scale": "--reward.scale",
+    "--reward-wrapper.disable-give": "--reward.disable-give",
+    "--reward-wrapper.no-disable-give": "--reward.no-disable-give",
+    "--reward-wrapper.donot-attack-dangerous-npc": "--reward.spare-dangerous-npcs",
+    "--reward-wrapper.no-donot-attack-dangerous-npc": "--reward.no-spare-dangerous-npcs",
+    "--reward-wrapper.early-stop-agent-num": "--env.early-stop-agents",
+    "--reward-wrapper.no-use-custom-reward": "--reward.bonus-coef 0",
+    "--reward-wrapper.use-custom-reward": _LEAVE_OUT + "agents are paid their own reward",
+    "--reward-wrapper.eval-mode": _LEAVE_OUT + "evaluate.py evaluates",
+    "--reward-wrapper.clip-unique-event": _LEAVE_OUT + "at most 3 events a tick are paid",
+    "--reward-wrapper.randomize-spawn-immunity": "--env.spawn-immunity",
+}
+"""Options of the original's train.py that have another name here, or no meaning: what to use instead."""
+
+ORIGINAL_EVALUATE: Mapping[str, str] = {
+    "--debug": "-n 4 and a small world, such as --env.map-size 32 --env.num-agents 16"
+}
+"""The same of its evaluate.py."""
+
+
+def refuse_original(arguments: Sequence[str], replaced: Mapping[str, str]) -> None:
+    """Refuse options that only the original has.
+
+    Args:
+        replaced: option of the original -> what to use instead.
+
+    Raises:
+        UserError: one is among the arguments; says what to use instead.
+    """
+    for argument in arguments:
+        option = argument.partition("=")[0].replace("_", "-")
+        if option in replaced:
+            instead = replaced[option]
+            use = instead if instead.startswith(_LEAVE_OUT) else f"use {instead}"
+            raise UserError(f"{option} is an option of the original repository; {use}")

@@ -14,10 +14,9 @@ from nmmo.render.replay_helper import FileReplayHelper
 from activation_store.reader import read_dump
 from analysis.replays.file import read_replay
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.contest import Contest, record_replay
 from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
-from reinforcement_learning.play.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, python, run_here, run_well
 from tests.tiny_policies import save_policies, world_options

@@ -15,7 +15,7 @@ from nmmo.systems import skill as nmmo_skill
 from nmmo.task import base_predicates as predicates
 from nmmo.task.task_spec import TaskSpec
 
-from reinforcement_learning.game.game_config import MAP_BORDER
+from reinforcement_learning.game.maps import MAP_BORDER
 
 COMBAT_SKILLS = (nmmo_skill.Melee, nmmo_skill.Range, nmmo_skill.Mage)
 HARVEST_SKILLS = (

@@ -17,8 +17,7 @@ from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
 from common.files import in_utf_8, sha256
 from common.user_error import UserError
-from reinforcement_learning.game.environment import make_environment, observation_layout
-from reinforcement_learning.game.shared_world import Kind
+from reinforcement_learning.game.environment import Kind, make_environment, observation_layout
 from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, Settings, TaskSettings, task_record

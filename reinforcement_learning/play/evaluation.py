@@ -12,7 +12,6 @@ from common.number_text import plural
 from common.progress_view import counted_progress
 from common.user_error import UserError, one_line
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, maps_of
 from reinforcement_learning.play.entrants import Entrant, admit, load_entrants, shared_tasks, untrained_entrant
@@ -20,6 +19,7 @@ from reinforcement_learning.play.evaluation_results import SeedResults, play_to_
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.run_settings import Protocol
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 
 UNTRAINED_SEED = 0

@@ -15,7 +15,7 @@ from activation_store.writer import DumpWriter
 from agent_zoo.agent_settings import SHOWN
 from agent_zoo.capture import layer_units
 from agent_zoo.checkpoint import versions
-from reinforcement_learning.game.game_config import GameConfig
+from reinforcement_learning.game.maps import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain
 from reinforcement_learning.play.entrants import Entrant, encoding_of

@@ -16,10 +16,15 @@ import pufferlib.vector
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from reinforcement_learning.game.environment import EpisodeStart, observation_layout, serial_worlds
+from reinforcement_learning.game.environment import (
+    EpisodeStart,
+    Kind,
+    SharedWorld,
+    make_shared_world,
+    observation_layout,
+    serial_worlds,
+)
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.game.plain_world import Protocol
-from reinforcement_learning.game.shared_world import Kind, SharedWorld, make_shared_world
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import Entrant, check_fits
@@ -34,6 +39,7 @@ from reinforcement_learning.play.stepper import (
     receive,
     remember,
 )
+from reinforcement_learning.run_settings import Protocol
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 
 

@@ -15,7 +15,6 @@ from common.files import free_bytes
 from common.progress_view import counted_progress
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps, maps_folder
-from reinforcement_learning.game.plain_world import Mode, Protocol, original_rules, without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import (
@@ -28,6 +27,7 @@ from reinforcement_learning.play.entrants import (
 )
 from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.shadow_networks import shadow_layers, untrained_twin, with_shadow_networks
+from reinforcement_learning.run_settings import Mode, Protocol, original_rules, without_training_aids
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 
 Checkpoint = int | Literal["all", "trained"]

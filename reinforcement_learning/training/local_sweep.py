@@ -20,9 +20,8 @@ from common.files import is_leftover, read_json, read_json_lines, read_lines, wr
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
 from reinforcement_learning.processes import PARENT_PROCESS, StopSignal
-from reinforcement_learning.run_settings import CHANGEABLE_WHEN_RESUMED, RUN_SETTINGS_FILE
+from reinforcement_learning.run_settings import CHANGEABLE_WHEN_RESUMED, METRICS_FILE, RUN_SETTINGS_FILE
 from reinforcement_learning.settings import Settings, plain_settings
-from reinforcement_learning.training.run_folder import METRICS_FILE
 from reinforcement_learning.training.sweep import SearchSpace, Values, override
 
 SWEEP_FILE = "sweep.json"

@@ -25,9 +25,13 @@ from reinforcement_learning.training.automatic_curriculum import AutomaticCurric
 from reinforcement_learning.training.opponents import Opponents, OpposedStepper, Ratings
 from reinforcement_learning.training.ppo import make_optimizer, set_learning_rate, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.training.run_folder import TrainingFolder
+from reinforcement_learning.training.run_folder import (
+    TrainingFolder,
+    TrainingState,
+    optimizer_tensors,
+    restore_optimizer,
+)
 from reinforcement_learning.training.semantic_training import SemanticTraining
-from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
 
 Metrics = dict[str, float]
 

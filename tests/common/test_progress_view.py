@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from common.progress_view import SHARE, ProgressLines, progress, progress_line, step
-from reinforcement_learning.training.terminal import TrainingDisplay
+from reinforcement_learning.training.training_run import TrainingDisplay
 
 
 class Clock:

@@ -20,7 +20,7 @@ from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.evaluation_results import SeedResults
 from reinforcement_learning.run_settings import load_settings, read_run_settings
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.training_state import TrainingState
+from reinforcement_learning.training.run_folder import TrainingState
 from tests.conftest import AGENT
 from tests.fuzz import RAW_VALUES, VALUES, Bench, damaged_json, damaged_tensors, junk, read_or_refuse, reader, resigned
 from tests.reinforcement_learning.play.test_evaluation_journal import episode
@@ -49,7 +49,7 @@ def state() -> TrainingState:
     )
 
 
-@reader("reinforcement_learning.training.training_state:load", cases=150)
+@reader("reinforcement_learning.training.run_folder:load", cases=150)
 def training_states(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "training_state.safetensors"
     state().save(path)

@@ -7,17 +7,17 @@ import pytest
 
 import evaluate
 import train
-from reinforcement_learning import original_options
+from reinforcement_learning.run_settings import ORIGINAL_TRAIN
 from tests.command import ROOT, assert_refused, assert_refuses, python, run_here
 
 
 def test_every_replacement_is_an_option_and_no_option_of_ours_is_refused(tmp_path: Path) -> None:
     shown = python(ROOT / "train.py", "--help", folder=tmp_path).stdout  # as shown elsewhere than in the project
     options = set(re.findall(r"--[a-z][a-z.-]+", shown))
-    for replacement in original_options.TRAIN.values():
+    for replacement in ORIGINAL_TRAIN.values():
         if replacement.startswith("--"):
             assert replacement.split()[0] in options, replacement
-    assert not original_options.TRAIN.keys() & options
+    assert not ORIGINAL_TRAIN.keys() & options
 
 
 @pytest.mark.parametrize("written", ["--train.ent-coef", "--train.ent_coef", "--train.ent-coef=0.1"])

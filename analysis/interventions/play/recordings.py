@@ -16,11 +16,10 @@ from activation_store.interventions import Arm
 from activation_store.schema import DumpMetadata
 from activation_store.writer import DumpWriter, state_of
 from agent_zoo.capture import capture
-from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.contest import Contest, Group, ReplayWriter
 from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder
-from reinforcement_learning.play.replay import ReplayWriter
 
 DRAWN, EDITED = "drawn", "edited"
 EDIT_COLUMNS: dict[str, Column] = {name: COLUMNS[name] for name in (DRAWN, EDITED)}

@@ -11,10 +11,15 @@ import pytest
 
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
-from reinforcement_learning.game import process_worlds
+from reinforcement_learning.game import vectorization
 from reinforcement_learning.game.environment import serial_worlds
-from reinforcement_learning.game.process_worlds import ProcessWorlds
-from reinforcement_learning.game.vectorization import connect_workers, first_episodes, make_groups, make_worlds
+from reinforcement_learning.game.vectorization import (
+    ProcessWorlds,
+    connect_workers,
+    first_episodes,
+    make_groups,
+    make_worlds,
+)
 from reinforcement_learning.settings import RolloutSettings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
@@ -62,7 +67,7 @@ def test_workers_play_the_same_however_python_starts_others(
     """The default of Python 3.14 on Linux, and that of macOS, where workers start in this way too."""
     usual = multiprocessing.get_start_method()
     if default == "spawn":
-        monkeypatch.setattr(process_worlds, "worker_context", lambda: multiprocessing.get_context("spawn"))
+        monkeypatch.setattr(vectorization, "worker_context", lambda: multiprocessing.get_context("spawn"))
     multiprocessing.set_start_method(default, force=True)
     try:
         worlds = make_worlds(AGENT, small_world, task, SPREAD, maps, first_episodes(7, 2))

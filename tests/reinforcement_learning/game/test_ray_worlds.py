@@ -10,8 +10,7 @@ import pytest
 
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
-from reinforcement_learning.game.process_worlds import RayWorlds
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import RayWorlds, first_episodes, make_worlds
 from reinforcement_learning.settings import RolloutSettings
 from tests.command import assert_refused, run
 from tests.conftest import AGENT, random_legal_actions

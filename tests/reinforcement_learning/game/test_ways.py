@@ -22,8 +22,7 @@ from reinforcement_learning.game.fast_game.ways import (
     share_of_way,
     share_to_water,
 )
-from reinforcement_learning.game.game_config import MAP_BORDER
-from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.maps import MAP_BORDER, ensure_maps
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import AGENT

@@ -12,10 +12,10 @@ from nmmo.systems.item import Arrow
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.plain_world import evaluation_world, played_by
 from reinforcement_learning.play.contest import ORIGINAL_WORLDS, Contest
 from reinforcement_learning.play.evaluation_results import play_to_the_end, provenance_of
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
+from reinforcement_learning.run_settings import evaluation_world, played_by
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT
 from tests.conftest import AGENT

@@ -9,8 +9,7 @@ import torch
 
 from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
-from reinforcement_learning.game.environment import make_environment
-from reinforcement_learning.game.shared_world import Kind, make_shared_world
+from reinforcement_learning.game.environment import Kind, make_environment, make_shared_world
 from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, with_own_tasks

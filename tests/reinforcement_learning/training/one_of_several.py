@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from agent_zoo.data_parallel import join_processes
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.processes import StopSignal
+from reinforcement_learning.training.run_folder import TrainingState
 from reinforcement_learning.training.trainer import Session, train
-from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.reinforcement_learning.training.test_data_parallel import (
     first_update,

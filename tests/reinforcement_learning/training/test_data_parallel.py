@@ -29,10 +29,9 @@ from reinforcement_learning.settings import (
 )
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder
+from reinforcement_learning.training.run_folder import TrainingFolder, TrainingState, make_run_folder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.trainer import Session, train
-from reinforcement_learning.training.training_state import TrainingState
 from tests.command import TORCHRUN, Started, printed_until, torchrun
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of

@@ -15,11 +15,10 @@ from safetensors.torch import load_file
 from agent_zoo.data_parallel import join_processes
 from agent_zoo.torchrun import processes_on_this_machine
 from common.user_error import UserError
-from reinforcement_learning.processes import usable_cores
+from reinforcement_learning import processes as local_processes
+from reinforcement_learning.processes import must_start, run_together, share_of_work, usable_cores
 from reinforcement_learning.run_settings import check_training
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
-from reinforcement_learning.training import local_processes
-from reinforcement_learning.training.local_processes import must_start, run_together, share_of_work
 from tests.command import ROOT, assert_refused, assert_refuses, printed_until, python, run_here, start, torchrun
 from tests.test_train import ONCE, WORLD, folders, metrics_of
 

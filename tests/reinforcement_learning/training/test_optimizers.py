@@ -11,7 +11,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.ppo import AdamAndMuon, hidden_matrices, make_optimizer, set_learning_rate
-from reinforcement_learning.training.training_state import optimizer_tensors, restore_optimizer
+from reinforcement_learning.training.run_folder import optimizer_tensors, restore_optimizer
 from tests.conftest import AGENT
 
 MUON = TrainSettings(optimizer="muon", learning_rate=1e-2)

@@ -17,9 +17,8 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
-from reinforcement_learning.training.run_folder import STATE_FILE, TrainingFolder
+from reinforcement_learning.training.run_folder import STATE_FILE, TrainingFolder, TrainingState
 from reinforcement_learning.training.trainer import Metrics, Session, train
-from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 

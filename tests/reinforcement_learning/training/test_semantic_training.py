@@ -15,9 +15,9 @@ from agent_zoo.semantic_module import CODEBOOK_SPEED, quantisation_loss
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings, Settings
 from reinforcement_learning.training.ppo import make_optimizer, minibatches, set_learning_rate, update
+from reinforcement_learning.training.run_folder import TrainingState
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.training_run import codes_in_use
-from reinforcement_learning.training.training_state import TrainingState
 from tests.agent_zoo.test_semantic_module import plain_pairwise_loss
 from tests.command import assert_refuses
 from tests.reinforcement_learning.training.test_data_parallel import played, settings_in
