@@ -10,7 +10,6 @@ reading begins with, is measured beside them.
 
 import hashlib
 import io
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ import tyro
 from activation_store.formats.parquet_layout import fixed_size, join_planes, plane_bytes, split_planes
 from activation_store.reader import read_batches, read_metadata
 from activation_store.selection import select
-from benchmarks.measure import spread
+from benchmarks.measure import seconds_of, spread
 from common import command_line
 from common.user_error import UserError
 
@@ -86,7 +85,7 @@ def ratios(vectors: np.ndarray, repetitions: int) -> dict[str, float]:
             raise RuntimeError("what was read is not what was written")
         costs.append({"bytes": len(written)})
     for name, work in (("writing", _write), ("reading", _read), ("reading and hash", _read_and_hash)):
-        times = [[_seconds(work(way, vectors)) for way in (PLANES, LISTS)] for _ in range(repetitions)]
+        times = [[seconds_of(work(way, vectors)) for way in (PLANES, LISTS)] for _ in range(repetitions)]
         for cost, seconds in zip(costs, zip(*times, strict=True), strict=True):
             cost[name] = median(seconds)
     return {name: costs[1][name] / costs[0][name] for name in costs[0]}
@@ -104,12 +103,6 @@ def _read(way: Way, vectors: np.ndarray) -> Callable[[], object]:
 def _read_and_hash(way: Way, vectors: np.ndarray) -> Callable[[], object]:
     written = way.write(vectors)
     return lambda: (hashlib.sha256(written).digest(), way.read(written, vectors.dtype))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def _planes(vectors: np.ndarray) -> pa.Table:

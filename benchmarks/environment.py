@@ -50,21 +50,6 @@ class Arguments:
     """The world."""
 
 
-@dataclass(frozen=True)
-class Repetition:
-    """One episode in both worlds: agent-steps and ticks played, and the processor seconds of each world."""
-
-    agent_steps: int
-    ticks: int
-    plain_seconds: float
-    fast_seconds: float
-
-    @property
-    def ratio(self) -> float:
-        """Speed-up of the vectorised path."""
-        return self.plain_seconds / self.fast_seconds
-
-
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
@@ -74,12 +59,10 @@ def main() -> None:
     show(repetitions)
     if arguments.output:
         settings = {**asdict(arguments.env), "maps_dir": str(arguments.env.maps_dir)}
-        results = [{**asdict(repetition), "ratio": repetition.ratio} for repetition in repetitions]
-        content = {"settings": settings, "versions": versions(), "repetitions": results}
-        write_json(arguments.output, content)
+        write_json(arguments.output, {"settings": settings, "versions": versions(), "repetitions": repetitions})
 
 
-def measure(arguments: Arguments) -> list[Repetition]:
+def measure(arguments: Arguments) -> list[dict[str, float]]:
     """Play all repetitions."""
     task = TaskSettings()
     maps = ensure_maps(arguments.env)
@@ -103,12 +86,17 @@ def measure(arguments: Arguments) -> list[Repetition]:
     ]
 
 
-def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: int, ticks: int) -> Repetition:
+def play(
+    worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: int, ticks: int
+) -> dict[str, float]:  # fmt: skip
     """Play one episode, or as many as fit, in both worlds, alternating tick by tick.
 
     Args:
         worlds: plain and fast.
         thresholds: of garbage collection, for each world.
+
+    Returns:
+        Agent-steps and ticks played, the processor seconds of each world, and the speed-up of the vectorised path.
     """
     plain, fast = worlds
     layout = observation_layout(plain.envs[0])
@@ -131,16 +119,20 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
             seconds[id(world)] += time.process_time() - start
     for world in worlds:
         world.recv()
-    return Repetition(agent_steps, ticks, seconds[id(plain)], seconds[id(fast)])
+    plain_seconds, fast_seconds = (seconds[id(world)] for world in worlds)
+    return {
+        "agent_steps": agent_steps, "ticks": ticks, "plain_seconds": plain_seconds, "fast_seconds": fast_seconds,
+        "ratio": plain_seconds / fast_seconds,
+    }  # fmt: skip
 
 
-def show(repetitions: list[Repetition]) -> None:
+def show(repetitions: list[dict[str, float]]) -> None:
     """Print speeds and their ratio: median, minimum and maximum over the repetitions."""
     rows = []
     for name, count, form in (("agent-steps/s", "agent_steps", ".0f"), ("ticks/s", "ticks", ".1f")):
-        speeds = [[getattr(one, count) / getattr(one, f"{path}_seconds") for one in repetitions] for path in _PATHS]
+        speeds = [[one[count] / one[f"{path}_seconds"] for one in repetitions] for path in _PATHS]
         rows.append((name, *(spread(values, form) for values in speeds)))
-    rows.append(("ratio", "1", spread([repetition.ratio for repetition in repetitions], ".2f")))
+    rows.append(("ratio", "1", spread([one["ratio"] for one in repetitions], ".2f")))
     print(f"One world on one core, {len(repetitions)} repetitions: median (minimum to maximum)")
     command_line.print_table(("", "plain emulation", "vectorised path"), rows)
 

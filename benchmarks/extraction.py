@@ -30,7 +30,7 @@ from activation_store.selection import Subsample
 from activation_store.writer import DumpWriter
 from agent_zoo.checkpoint import versions
 from analysis.features import FEATURE_NAMES, feature_matrix
-from benchmarks.measure import spread
+from benchmarks.measure import seconds_of, spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
@@ -194,9 +194,7 @@ def recording_speed(contest: Contest, plan: RecordingPlan, group: Group, writer:
 def seconds_the_second_time(work: Callable[[], object]) -> float:
     """Return the seconds of a second run of some work, after a warm-up run."""
     work()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    return seconds_of(work, time.perf_counter)
 
 
 def loop_seconds_a_record(

@@ -9,8 +9,6 @@ life. Agents that are moved have shadows, whose outputs are computed as well. Ti
 """
 
 import statistics
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +22,7 @@ from analysis.interventions.edits.state_edits import StateEdit, Untouched
 from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from benchmarks.extraction import contest_of
-from benchmarks.measure import spread
+from benchmarks.measure import seconds_of, spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
@@ -87,9 +85,9 @@ def measure(arguments: Arguments) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {"plain": [], **{name: [] for name in plans}}
     for repetition in range(arguments.repetitions):
         group = Group(1, tuple(range(repetition * _WORLDS, (repetition + 1) * _WORLDS)))
-        times["plain"].append(_seconds(lambda group=group: pool.play(group.seed, group.numbers)))  # type: ignore[misc]
+        times["plain"].append(seconds_of(lambda group=group: pool.play(group.seed, group.numbers)))  # type: ignore[misc]
         for name, plan in plans.items():
-            times[name].append(_seconds(lambda group=group, plan=plan: list(play_arm(pool, group, plan))))  # type: ignore[misc]
+            times[name].append(seconds_of(lambda group=group, plan=plan: list(play_arm(pool, group, plan))))  # type: ignore[misc]
     return times
 
 
@@ -101,12 +99,6 @@ def show(times: dict[str, list[float]]) -> None:
         rows.append((name, f"{statistics.median(seconds):.1f}", spread(ratios, ".2f")))
     print("Four episodes: processor seconds, and times as long as plain play; median (minimum to maximum)")
     command_line.print_table(("", "seconds", "ratio"), rows)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def main() -> None:
     show(packed, flat, results)
     if arguments.output:
         agents = {
-            agent: {work: {**measured.to_json(), "floor": asdict(floor)} for work, (measured, floor) in by_work.items()}
+            agent: {work: {**measured, "floor": asdict(floor)} for work, (measured, floor) in by_work.items()}
             for agent, by_work in results.items()
         }
         stored = {"packed": packed, "flat": flat}
@@ -130,7 +130,7 @@ def _result(packed: list[Work], dense: list[Work]) -> Result:
     for _, work in dense * WARM_UPS:
         work()
     comparison = compare(packed, dense)
-    return comparison, Floor(operations(packed[0]), matrix_speed(), seconds=1 / median(comparison.packed_speeds))
+    return comparison, Floor(operations(packed[0]), matrix_speed(), seconds=1 / median(comparison["packed_speeds"]))
 
 
 def show(packed: float, flat: float, results: dict[str, dict[str, Result]]) -> None:
@@ -138,8 +138,8 @@ def show(packed: float, flat: float, results: dict[str, dict[str, Result]]) -> N
     speeds, floors = [], []
     for agent, by_work in results.items():
         for work, (comparison, floor) in by_work.items():
-            medians = (f"{median(values):.0f}" for values in (comparison.dense_speeds, comparison.packed_speeds))
-            speeds.append((f"{agent}, {work}", *medians, spread(comparison.ratios, ".1f")))
+            medians = (f"{median(values):.0f}" for values in (comparison["dense_speeds"], comparison["packed_speeds"]))
+            speeds.append((f"{agent}, {work}", *medians, spread(comparison["ratios"], ".1f")))
             floors.append((f"{agent}, {work}", *floor.row()))
     print("Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
     command_line.print_table(("", "dense", "packed", "ratio"), speeds)

@@ -11,9 +11,9 @@ standard error.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -60,19 +60,6 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class NullRateRow:
-    """One row of the table: `found` of `runs` runs, and the 95% interval of the share."""
-
-    kind: str
-    case: str
-    looked_for: str
-    runs: int
-    found: int
-    low: float
-    high: float
-
-
 def main() -> None:
     """Parse, run all cases, print a row for each as it is finished."""
     arguments = command_line.parse(Arguments, __doc__)
@@ -81,22 +68,22 @@ def main() -> None:
     cases = [case for case in all_cases() if arguments.only in case[1]]
     if not cases:
         raise UserError(f"no case has a name that contains {arguments.only!r}")
-    rows: list[NullRateRow] = []
+    rows: list[dict[str, Any]] = []
     for kind in (NULL, LIMIT, POWER):
         chosen = [case for case in cases if case[0] == kind]
         if chosen:
             print(f"\n{kind}:\n\n{HEAD}")
         for case in chosen:
             rows += measured(case, arguments)
-    above = [f"{row.case} ({row.looked_for})" for row in rows if row.kind == NULL and row.low > LEVEL]
+    above = [f"{row['case']} ({row['looked_for']})" for row in rows if row["kind"] == NULL and row["low"] > LEVEL]
     print(f"\nnulls with more than {LEVEL:.0%} beyond doubt: {'; '.join(above) or 'none'}")
     if arguments.output:
         settings = {name: getattr(arguments, name) for name in ("runs", "orders", "permutations", "seed")}
-        write_json(arguments.output, {**settings, "rows": [asdict(row) for row in rows]})
+        write_json(arguments.output, {**settings, "rows": rows})
 
 
-def measured(case: Case, arguments: Arguments) -> list[NullRateRow]:
-    """Run one case as often as asked for, and print its rows."""
+def measured(case: Case, arguments: Arguments) -> list[dict[str, Any]]:
+    """Run one case as often as asked for, and print its rows: `found` of `runs` runs, and the share's 95% interval."""
     kind, name, run_once = case
     counts: Counter[str] = Counter()
     with progress_view.progress(name, "runs", Console(stderr=True)) as report:
@@ -108,7 +95,10 @@ def measured(case: Case, arguments: Arguments) -> list[NullRateRow]:
     rows = []
     for looked_for, times in counts.items():
         interval = stats.binomtest(times, arguments.runs).proportion_ci()
-        rows.append(NullRateRow(kind, name, looked_for, arguments.runs, times, interval.low, interval.high))
+        rows.append({
+            "kind": kind, "case": name, "looked_for": looked_for, "runs": arguments.runs, "found": times,
+            "low": interval.low, "high": interval.high,
+        })  # fmt: skip
         print(
             f"| {name} | {looked_for} | {arguments.runs} | {times} | {times / arguments.runs:.1%} "
             f"| {interval.low:.1%} to {interval.high:.1%} |",

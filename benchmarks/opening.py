@@ -9,7 +9,7 @@ the browser's processes stands beside them.
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,17 +38,11 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class Opening:
-    """One opening of a page, in seconds."""
-
-    ready: float  # from navigation until the page can be used
-    processor: float  # processor time of the browser until then
-    load: float
-
-
-def open_page(path: Path, executable: str) -> Opening:
+def open_page(path: Path, executable: str) -> dict[str, float]:
     """Open a page in a new browser and wait until it can be used.
+
+    Returns:
+        ready: seconds from navigation until then; processor: those of the browser; load: average of the machine.
 
     Raises:
         TimeoutError: it cannot after five minutes.
@@ -64,7 +58,7 @@ def open_page(path: Path, executable: str) -> Opening:
         ready = _ready(page)
         processor = _processor_time(session) - before
         browser.close()
-    return Opening(ready, processor, os.getloadavg()[0])
+    return {"ready": ready, "processor": processor, "load": os.getloadavg()[0]}
 
 
 def _ready(page: Any) -> float:
@@ -81,9 +75,9 @@ def _processor_time(session: Any) -> float:
     return sum(process["cpuTime"] for process in session.send("SystemInfo.getProcessInfo")["processInfo"])
 
 
-def report(openings: Sequence[Opening], size: int) -> str:
+def report(openings: Sequence[dict[str, float]], size: int) -> str:
     """Return the result in words: medians, minima and maxima."""
-    ready, processor, load = zip(*((one.ready, one.processor, one.load) for one in openings), strict=True)
+    ready, processor, load = ([one[name] for one in openings] for name in ("ready", "processor", "load"))
     return (
         f"page of {size / 1e6:.1f} MB, {len(openings)} openings, load average {spread(load, '.1f')}: ready after "
         f"{spread(ready, '.2f')} s (goal {GOAL:.0f} s), processor time {spread(processor, '.2f')} s"
@@ -103,8 +97,7 @@ def main() -> None:
     size = arguments.page.stat().st_size
     print(report(openings, size))
     if arguments.output is not None:
-        result = {"bytes": size, "goal": GOAL, "openings": [asdict(opening) for opening in openings]}
-        write_json(arguments.output, result)
+        write_json(arguments.output, {"bytes": size, "goal": GOAL, "openings": openings})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ detected with 80% power, as the verdict of an analysis does; the other half plan
 found. Worlds do not differ here, and agents do not affect each other: real dumps with as many lives have less power.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -43,18 +43,6 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class PowerRow:
-    """One size of dump."""
-
-    lives: int
-    episodes: int
-    share: float  # of the records that are in the cluster, 0 to 1
-    d: float  # detected with 80% power
-    by_interval: float  # share of dumps with that d whose interval excludes 0
-    survives: float  # share of them in which the difference survives, as the only one among the features
-
-
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
@@ -66,17 +54,23 @@ def main() -> None:
     for lives, episodes in LIVES_AND_EPISODES:
         for share in SHARES:
             row = measured(lives, episodes, share, arguments)
-            print(
-                f"| {lives} | {episodes} | {share:.0%} | {row.d:.2f} | {row.by_interval:.0%} | {row.survives:.0%} |",
-                flush=True,
-            )
-            rows.append(asdict(row))
+            found = f"{row['d']:.2f} | {row['by_interval']:.0%} | {row['survives']:.0%}"
+            print(f"| {lives} | {episodes} | {share:.0%} | {found} |", flush=True)
+            rows.append(row)
     if arguments.output:
         write_json(arguments.output, {"runs": arguments.runs, "seed": arguments.seed, "rows": rows})
 
 
-def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> PowerRow:
-    """Estimate the d that such a dump detects, then how often it is detected."""
+def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> dict[str, float]:
+    """Estimate the d that such a dump detects, then how often it is detected.
+
+    Args:
+        share: of the records that are in the cluster, 0 to 1.
+
+    Returns:
+        The arguments; d: detected with 80% power; by_interval: share of dumps with that d whose interval excludes 0;
+        survives: share of them in which the difference survives, as the only one among the features.
+    """
     half = arguments.runs // 2
     d_values: list[float] = []
     by_interval: list[bool] = []
@@ -93,9 +87,10 @@ def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> P
         test = circular_shift_test(values, labels, planted_lives, settings.permutations, run, episode)
         by_interval.append(bool(intervals.complement_low[0, 0] > 0))
         survives.append(by_interval[-1] and bool(test.q[0, 0] <= LEVEL) and bool(test.direction[0, 0] > 0))
-    return PowerRow(
-        lives, episodes, share, float(np.nanmedian(d_values)), float(np.mean(by_interval)), float(np.mean(survives))
-    )
+    return {
+        "lives": lives, "episodes": episodes, "share": share, "d": float(np.nanmedian(d_values)),
+        "by_interval": float(np.mean(by_interval)), "survives": float(np.mean(survives)),
+    }  # fmt: skip
 
 
 def planted(rng: np.random.Generator, lives: int, share: float, d: float) -> tuple[np.ndarray, np.ndarray, Lives]:

@@ -11,9 +11,9 @@ limited number of steps each. For both implementations the best penalty is used,
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import tyro
@@ -38,6 +38,8 @@ from common.user_error import UserError
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 LIBRARY_STEPS = 300
 Value = TypeVar("Value")
+Seconds = dict[Literal["clock", "processor"], float]
+"""Wall-clock and total processor seconds of one piece of work."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,6 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class Seconds:
-    """Wall-clock and total processor seconds of one piece of work."""
-
-    clock: float
-    processor: float
-
-
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
@@ -72,19 +66,17 @@ def main() -> None:
     data, reading = timed(read_probe_data, arguments.dump, wanted)
     seconds, pairs = {"reading": reading}, list[dict[str, Any]]()
     fit_all(data, inputs, targets, seconds)
-    clock, processor = (sum(getattr(used, name) for used in seconds.values()) for name in ("clock", "processor"))
-    show_seconds({**seconds, f"all {len(data):,} records, {len(targets)} targets": Seconds(clock, processor)})
+    total: Seconds = {kind: sum(used[kind] for used in seconds.values()) for kind in ("clock", "processor")}
+    show_seconds({**seconds, f"all {len(data):,} records, {len(targets)} targets": total})
     if arguments.logistic_records:
         pairs = compare_classifiers(arguments, data, inputs, targets, seconds)
         show_classifiers(seconds, pairs)
     if arguments.output:
         content = {"records": len(data), "targets": len(targets), "pairs": pairs, "versions": versions()}
-        write_json(arguments.output, {**content, "seconds": {name: asdict(used) for name, used in seconds.items()}})
+        write_json(arguments.output, {**content, "seconds": seconds})
 
 
-def fit_all(
-    data: ProbeData, inputs: Sequence[Input], targets: Sequence[Feature], seconds: dict[str, Seconds]
-) -> None:  # fmt: skip
+def fit_all(data: ProbeData, inputs: Sequence[Input], targets: Sequence[Feature], seconds: dict[str, Seconds]) -> None:
     """Fit all probes of each input, and add the time of each."""
     for source in inputs:
         for kind in PROBES:
@@ -159,7 +151,7 @@ def timed(work: Callable[..., Value], *arguments: object) -> tuple[Value, Second
     """Do some work once; return its result and duration."""
     clock, processor = time.perf_counter(), time.process_time()
     result = work(*arguments)
-    return result, Seconds(time.perf_counter() - clock, time.process_time() - processor)
+    return result, {"clock": time.perf_counter() - clock, "processor": time.process_time() - processor}
 
 
 def _nobody(share: float) -> None:
@@ -176,13 +168,15 @@ def show_classifiers(all_seconds: dict[str, Seconds], pairs: Sequence[dict[str, 
             f"AUC of ours minus scikit-learn's, {len(gains)} targets and inputs: mean {gains.mean():+.4f}, "
             f"from {gains.min():+.4f} to {gains.max():+.4f}"
         )
-        ours, library = (sum(s.clock for n, s in seconds.items() if n.startswith(way)) for way in ("our ", "library "))
+        ours, library = (
+            sum(s["clock"] for n, s in seconds.items() if n.startswith(way)) for way in ("our ", "library ")
+        )
         print(f"time of scikit-learn's divided by ours: {library / ours:.1f}")
 
 
 def show_seconds(seconds: dict[str, Seconds]) -> None:
     """Print a table of times."""
-    rows = [(name, f"{used.clock:.1f}", f"{used.processor:.1f}") for name, used in seconds.items()]
+    rows = [(name, f"{used['clock']:.1f}", f"{used['processor']:.1f}") for name, used in seconds.items()]
     command_line.print_table(("work", "seconds", "processor seconds"), rows)
 
 

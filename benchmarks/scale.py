@@ -69,15 +69,6 @@ class Arguments:
     """JSON file with what was measured so far, which is continued; by default scale.json in --scratch."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Of one run of a command."""
-
-    seconds: float  # wall-clock time
-    bytes: int  # peak memory of the process and its children
-    code: int | None  # exit code, or None if it was stopped
-
-
 def main() -> None:
     """Parse, copy, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
@@ -94,7 +85,7 @@ def main() -> None:
             if any((row["stage"], row["records"]) == (stage, records) for row in rows if row["code"] in (0, None)):
                 continue
             costs = run(command(stage, dump, arguments.scratch), arguments.longest, arguments.largest * 1e9)
-            rows.append({"stage": stage, "records": records, **vars(costs)})
+            rows.append({"stage": stage, "records": records, **costs})
             write_json(output, rows)
             print(in_words(rows[-1]), flush=True)
 
@@ -113,12 +104,15 @@ def in_words(row: dict[str, Any]) -> str:
     return f"{row['stage']:12} {row['records']:>11,} records {row['seconds']:7.0f} s {row['bytes'] / 1e9:6.2f} GB{end}"
 
 
-def run(command: list[str], longest: float = float("inf"), largest: float = float("inf")) -> Costs:
+def run(command: list[str], longest: float = float("inf"), largest: float = float("inf")) -> dict[str, Any]:
     """Run a command and measure its memory and that of its children.
 
     Args:
         longest: seconds after which it is stopped.
         largest: bytes at which it is stopped.
+
+    Returns:
+        seconds: wall-clock time; bytes: peak memory with the children; code: exit code, None if it was stopped.
     """
     started, most, code = time.perf_counter(), 0, None
     process = psutil.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL)
@@ -131,7 +125,7 @@ def run(command: list[str], longest: float = float("inf"), largest: float = floa
             with contextlib.suppress(psutil.NoSuchProcess):
                 part.kill()
         process.wait()
-    return Costs(seconds, most, code)
+    return {"seconds": seconds, "bytes": most, "code": code}
 
 
 def memory(process: psutil.Process) -> int:

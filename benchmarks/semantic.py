@@ -87,14 +87,16 @@ def main() -> None:
     finally:
         for _, close in ways:
             close()
-    ratios = [1 / ratio for ratio in comparison.ratios]
-    print(f"agent-steps per processor second with {arguments.codes} codes: {spread(comparison.packed_speeds, '.0f')}")
-    print(f"plain: {spread(comparison.dense_speeds, '.0f')}")
+    ratios = [1 / ratio for ratio in comparison["ratios"]]
+    print(
+        f"agent-steps per processor second with {arguments.codes} codes: {spread(comparison['packed_speeds'], '.0f')}"
+    )
+    print(f"plain: {spread(comparison['dense_speeds'], '.0f')}")
     print(f"time with codes over time without: {spread(ratios, '.3f')}; goal: at most {GOAL}")
     if arguments.output:
         content = {
-            "with_codes": list(comparison.packed_speeds),
-            "plain": list(comparison.dense_speeds),
+            "with_codes": list(comparison["packed_speeds"]),
+            "plain": list(comparison["dense_speeds"]),
             "ratios": ratios,
         }
         write_json(arguments.output, {**content, "batch_size": steps, "versions": versions()})

@@ -37,7 +37,7 @@ from agent_zoo.checkpoint import versions
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
-from benchmarks.measure import COLUMNS, Floor, matrix_speed, operations
+from benchmarks.measure import COLUMNS, Floor, matrix_speed, operations, seconds_of
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
 from common import command_line
 from common.files import write_json, write_text
@@ -251,7 +251,10 @@ def _network_seconds(
     }
     for _, work in [*works["inference"], *works["learning"]] * WARM_UPS:
         work()
-    seconds = {phase: median(_seconds(*part) for part in work) for phase, work in works.items()}
+    seconds = {
+        phase: median(seconds_of(call, time.perf_counter) / steps for steps, call in work)
+        for phase, work in works.items()
+    }
     return seconds | {"learning": seconds["learning"] * settings.train.update_epochs}
 
 
@@ -306,12 +309,6 @@ def _learner(
         return rollout
 
     return learn
-
-
-def _seconds(agent_steps: int, work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) / agent_steps
 
 
 if __name__ == "__main__":

@@ -59,11 +59,11 @@ def test_memory_is_that_of_the_process_and_its_children(before: list[str]) -> No
     program = HOLDS_MEMORY % 2
     command = [*before, program] if before else [sys.executable, "-c", program]
     costs = scale.run(command)
-    assert costs.code == 0 and costs.seconds >= 2
-    assert MEGABYTES * 1e6 < costs.bytes < MEGABYTES * 1e6 + 2e8
+    assert costs["code"] == 0 and costs["seconds"] >= 2
+    assert MEGABYTES * 1e6 < costs["bytes"] < MEGABYTES * 1e6 + 2e8
 
 
 @pytest.mark.parametrize(("longest", "largest"), [(1.0, 1e12), (1e3, 1e8)])
 def test_a_command_that_takes_too_much_is_stopped(longest: float, largest: float) -> None:
     costs = scale.run([sys.executable, "-c", HOLDS_MEMORY % 1000], longest, largest)
-    assert costs.code is None and costs.seconds < 100
+    assert costs["code"] is None and costs["seconds"] < 100
