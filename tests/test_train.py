@@ -33,6 +33,7 @@ ONCE = ("--train.num-checkpoints", "1")
 SMALLER = (*WORLD, *ONCE, "--train.batch-size", "256", "--train.minibatch-rows", "16")
 ONE_UPDATE = (*SMALLER, "--train.total-agent-steps", "256")
 TWO_UPDATES = (*SMALLER, "--train.total-agent-steps", "512")
+MIRRORED = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
 FOREVER = (*SMALLER, "--train.total-agent-steps", "10_000_000")
 
 
@@ -127,25 +128,19 @@ def test_a_codebook_is_learnt_and_recorded(trained: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_same_seed_same_metrics_another_seed_others(trained: Path, tmp_path: Path) -> None:
-    one_update = ("--train.total-agent-steps", 1024)
-    first, second, third = (
-        metrics_of(folder)
-        for folder in (
-            trained / "runs" / "first",
-            trained_like(trained, tmp_path, "second", "--train.seed", 1, "--rollout.vectorization", "serial"),
-            trained_like(trained, tmp_path, "third", "--train.seed", 2, *one_update),
-        )
-    )
-    assert first == second
-    assert first[:1] != third
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("vectorization", ["multiprocessing", "ray"])
-def test_worlds_elsewhere_play_the_same(trained: Path, tmp_path: Path, vectorization: str) -> None:
-    spread = trained_like(trained, tmp_path, "spread", "--rollout.vectorization", vectorization)
-    assert metrics_of(trained / "runs" / "first") == metrics_of(spread)
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        *((("--rollout.vectorization", where), True) for where in ("serial", "multiprocessing", "ray")),
+        (("--train.seed", 2, "--train.total-agent-steps", 1024), False),
+    ],
+)
+def test_same_seed_same_metrics_wherever_worlds_play_another_seed_others(
+    trained: Path, tmp_path: Path, options: tuple[object, ...], same: bool
+) -> None:
+    folders_of_both = (trained / "runs" / "first", trained_like(trained, tmp_path, "again", *options))
+    first, again = map(metrics_of, folders_of_both)
+    assert (again == first) if same else (again != first[:1])
 
 
 def trained_like(trained: Path, tmp_path: Path, name: str, *options: object) -> Path:
@@ -327,6 +322,10 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
         (("--processes", "0"), ("train.processes = 0",)),
         (("--processes", "2", "--rollout.num-envs", "3"), ("rollout.num_envs 3", "train.processes 2")),
         (("--processes", "2", "--syllabus"), ("--syllabus", "--processes 2")),
+        (("--resume",), ("--resume",)),  # this and the others are read first
+        (("-m", "nothing"), ("nothing",)),
+        (("--config",), ("--config",)),
+        (("-m", "sweep", "--sweep-runs", "x"), ("--sweep-runs",)),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -338,9 +337,8 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
 
 @pytest.mark.slow
 def test_metrics_are_mirrored_to_wandb_files_when_offline(trained: Path, tmp_path: Path) -> None:
-    online = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     how = ("--wandb.mode", "offline", "-n", "mirrored")
-    python("train.py", *online, *how, *folders(tmp_path, trained / "maps"))
+    python("train.py", *MIRRORED, *how, *folders(tmp_path, trained / "maps"))
     (mirror,) = (tmp_path / "runs" / "mirrored" / "wandb").glob("offline-run-*/run-*.wandb")
     assert b"mirrored.safetensors" in mirror.read_bytes(), "the policy is an artifact of the run"
     assert len(metrics_of(tmp_path / "runs" / "mirrored")) == 2
@@ -348,8 +346,7 @@ def test_metrics_are_mirrored_to_wandb_files_when_offline(trained: Path, tmp_pat
 
 @pytest.mark.slow
 def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
-    mirrored = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
-    with start("train.py", *mirrored, "--wandb.mode", "offline", "-n", "alone", *folders(tmp_path)) as process:
+    with start("train.py", *MIRRORED, "--wandb.mode", "offline", "-n", "alone", *folders(tmp_path)) as process:
         printed_until(process, "agent-steps")
         (service,) = (item for item in psutil.Process(process.pid).children() if item.name() == "wandb-core")
         service.kill()
@@ -362,11 +359,10 @@ def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_a_login_the_records_are_local_and_a_line_says_so(trained: Path, tmp_path: Path) -> None:
-    online = tuple(argument for argument in ONE_UPDATE if argument != "--no-track")
-    result = python("train.py", *online, "-n", "alone", *folders(tmp_path, trained / "maps"))
+    result = python("train.py", *MIRRORED, "-n", "alone", *folders(tmp_path, trained / "maps"))
     (line,) = (line for line in result.stderr.splitlines() if "Weights & Biases" in line)
     assert "nobody is logged in" in line and "--no-track" in line and "metrics.jsonl" in line
-    assert len(metrics_of(tmp_path / "runs" / "alone")) == 1
+    assert len(metrics_of(tmp_path / "runs" / "alone")) == 2
     assert not (tmp_path / "runs" / "alone" / "wandb").exists()
 
 
@@ -390,8 +386,7 @@ def test_a_run_that_the_mirror_refuses_leaves_its_name_free(
 
     monkeypatch.setattr("wandb.login", lambda **_: True)
     monkeypatch.setattr("wandb.init", no_network)
-    online = tuple(argument for argument in ONE_UPDATE if argument != "--no-track")
-    result = run_here("train.py", *online, "-n", "mirrored", *folders(tmp_path, trained / "maps"))
+    result = run_here("train.py", *MIRRORED, "-n", "mirrored", *folders(tmp_path, trained / "maps"))
     assert result.returncode == 2 and "no route to host" in result.stderr.splitlines()[-1]
     assert list((tmp_path / "runs").iterdir()) == []
 
@@ -402,19 +397,6 @@ def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, o
     result = run_here("train.py", *SMALL, *folders(tmp_path), option, tmp_path / "file" / "inside")
     assert_refused(result, "file/inside cannot be made")
     assert not (tmp_path / "runs" / "first").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (("--resume",), "--resume"),
-        (("-m", "nothing"), "nothing"),
-        (("--config",), "--config"),
-        (("-m", "sweep", "--no-track", "--sweep-runs", "x"), "--sweep-runs"),
-    ],
-)
-def test_options_that_are_read_first_are_refused_in_one_line_too(arguments: tuple[str, ...], part: str) -> None:
-    assert_refused(run_here("train.py", *arguments), part)
 
 
 def test_a_run_that_is_resumed_inside_its_folder_keeps_its_name(

@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 
 from agent_zoo.data_parallel import join_processes
 from agent_zoo.torchrun import processes_on_this_machine
-from common.user_error import UserError
-from reinforcement_learning import processes as local_processes
+from reinforcement_learning import processes
 from reinforcement_learning.processes import must_start, run_together, share_of_work, usable_cores
 from reinforcement_learning.run_settings import check_training
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
@@ -46,7 +45,9 @@ def test_each_process_has_its_part_of_worlds_batch_and_minibatch() -> None:
 
 def test_only_the_first_process_starts_others(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Settings(train=TrainSettings(processes=2))
-    monkeypatch.setattr(local_processes, "usable_cores", lambda: 2)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 1)
+    assert_refuses("--processes 2 needs as many cores, and this process may use 1", must_start, two)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 2)
     assert must_start(two) and not must_start(Settings())
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "0")
@@ -72,12 +73,6 @@ def test_a_stray_world_size_is_refused(monkeypatch: pytest.MonkeyPatch, missing:
     monkeypatch.setenv("WORLD_SIZE", "2")
     for act in (lambda: must_start(Settings()), lambda: join_processes(torch.device("cpu"))):
         assert_refuses(f"WORLD_SIZE is 2, but {missing} is not set", act)
-
-
-def test_more_processes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_processes, "usable_cores", lambda: 1)
-    with pytest.raises(UserError, match="--processes 2 needs as many cores, and this process may use 1"):
-        must_start(Settings(train=TrainSettings(processes=2)))
 
 
 def test_processes_know_their_number_and_share_the_cores(capfd: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +123,7 @@ def test_an_error_is_shown_once_and_the_reason_alone(
 def test_a_process_that_waits_for_one_that_failed_is_ended(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_processes, "_SECONDS_TO_END", 1)
+    monkeypatch.setattr(processes, "_SECONDS_TO_END", 1)
     start = time.monotonic()
     code = together("import os, time; time.sleep(300) if os.environ['RANK'] == '0' else exit(2)")
     assert time.monotonic() - start < 60
