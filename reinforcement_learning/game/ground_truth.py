@@ -1,55 +1,55 @@
 """Labels known to the engine but hidden from observations, recorded for each agent-tick as `truth/NAME`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from activation_store.columns import TRUTH, Column, Dtype, truth_column
+from activation_store.columns import TRUTH, Column, truth_column
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import POSITION, ObservationMask
 
 Read = Callable[[Any, Any], float]
 
 
-@dataclass(frozen=True)
-class Label:
-    """One label of an agent."""
-
-    dtype: Dtype
-    unit: str
-    definition: str  # one sentence
-    read: Read  # computes it from the engine's player and the player's task
-
-
-LABELS: dict[str, Label] = {
-    "spawn_row": Label("int16", "tiles", "Row where the life began.", lambda p, _: p.history.starting_position[0]),
-    "spawn_col": Label("int16", "tiles", "Column where the life began.", lambda p, _: p.history.starting_position[1]),
-    "farthest": Label(
-        "int16", "tiles", "Largest distance from its spawn so far: the larger of the row and column differences.",
+LABELS: dict[str, tuple[Column, Read]] = {
+    "spawn_row": (
+        truth_column("int16", "tiles", "Row where the life began."), lambda p, _: p.history.starting_position[0],
+    ),
+    "spawn_col": (
+        truth_column("int16", "tiles", "Column where the life began."), lambda p, _: p.history.starting_position[1],
+    ),
+    "farthest": (
+        truth_column(
+            "int16", "tiles", "Largest distance from its spawn so far: the larger of the row and column differences."
+        ),
         lambda p, _: p.history.exploration,
     ),
-    "damage_received": Label(
-        "int32", "health", "Damage received in this life so far.", lambda p, _: p.history.damage_received
+    "damage_received": (
+        truth_column("int32", "health", "Damage received in this life so far."), lambda p, _: p.history.damage_received,
     ),
-    "damage_inflicted": Label(
-        "int32", "health", "Damage inflicted in this life so far.", lambda p, _: p.history.damage_inflicted
+    "damage_inflicted": (
+        truth_column("int32", "health", "Damage inflicted in this life so far."),
+        lambda p, _: p.history.damage_inflicted,
     ),
-    "player_kills": Label("int16", "kills", "Agents and NPCs killed so far.", lambda p, _: p.history.player_kills),
-    "health_restored": Label(
-        "int16", "health", "Health restored in the last tick.", lambda p, _: p.resources.health_restore
+    "player_kills": (
+        truth_column("int16", "kills", "Agents and NPCs killed so far."), lambda p, _: p.history.player_kills,
     ),
-    "task_progress": Label(
-        "float32", "0 to 1", "Best progress in its task so far.", lambda _, task: task.progress_info["max_progress"]
+    "health_restored": (
+        truth_column("int16", "health", "Health restored in the last tick."), lambda p, _: p.resources.health_restore,
+    ),
+    "task_progress": (
+        truth_column("float32", "0 to 1", "Best progress in its task so far."),
+        lambda _, task: task.progress_info["max_progress"],
     ),
 }  # fmt: skip
+"""Name -> its column, and what reads it from the engine's player and the player's task."""
 TASK = "task"
 
 
 def truth_columns() -> dict[str, Column]:
     """Describe the columns, by name."""
-    labels = {TRUTH + name: truth_column(label.dtype, label.unit, label.definition) for name, label in LABELS.items()}
+    labels = {TRUTH + name: column for name, (column, _) in LABELS.items()}
     task = truth_column("int32", "number", "Number of the agent's task among environment.tasks of the metadata.")
     return {**labels, TRUTH + TASK: task}
 
@@ -60,8 +60,8 @@ def truth_of(game: Any, agents: Sequence[int], task_numbers: dict[str, int]) -> 
     tasks = [game.agent_task_map[agent][0] for agent in agents]
     pairs = list(zip(players, tasks, strict=True))
     columns = {
-        TRUTH + name: np.array([label.read(player, task) for player, task in pairs], dtype=label.dtype)
-        for name, label in LABELS.items()
+        TRUTH + name: np.array([read(player, task) for player, task in pairs], dtype=column.dtype)
+        for name, (column, read) in LABELS.items()
     }
     columns[TRUTH + TASK] = np.array([task_numbers[task.spec_name] for task in tasks], dtype=np.int32)
     return columns
