@@ -21,8 +21,7 @@ from rich.console import Console
 from scipy import stats
 
 from analysis.statistics.inference import LEVEL, Inference
-from benchmarks.null_rates_controls import ranked_pairs, verdict_cases
-from benchmarks.null_rates_findings import blindness, floors, saliency_checks
+from benchmarks.null_rates_controls import blindness, floors, ranked_pairs, saliency_checks, verdict_cases
 from benchmarks.null_rates_lives import (
     LIMIT,
     NULL,

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from agent_zoo.original.inert_pickle import Global, Record, load
-from agent_zoo.original.torch_archive import MOST_PICKLE_BYTES
+from agent_zoo.original.inert_pickle import MOST_PICKLE_BYTES, Global, Record, load
 from common.files import read_bytes
 from common.user_error import UserError
 

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from agent_zoo.checkpoint_files import TRAINER_STATE
-from agent_zoo.original.inert_pickle import PERSISTENT, Global, Record, load
-from agent_zoo.original.torch_archive import TorchArchive
+from agent_zoo.original.inert_pickle import PERSISTENT, Global, Record, TorchArchive, load
 from common.files import read_bytes
 from common.user_error import UserError
 

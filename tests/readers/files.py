@@ -150,7 +150,7 @@ def with_tasks(bench: Bench, folder: Path) -> Path:
     return folder / "weights.json"
 
 
-@reader("agent_zoo.original.file:read_original", "agent_zoo.original.torch_archive:__init__", cases=200)
+@reader("agent_zoo.original.file:read_original", "agent_zoo.original.inert_pickle:__init__", cases=200)
 def originals(bench: Bench, folder: Path, data: st.DataObject) -> None:
     program, storages = pickled(network(scale=call("numpy", "ndarray", 3))), {"0": FOUR}
     in_pickle = data.draw(st.booleans(), label="in the pickle")
