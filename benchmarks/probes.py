@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import tyro
@@ -38,8 +38,8 @@ from common.user_error import UserError
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 LIBRARY_STEPS = 300
 Value = TypeVar("Value")
-Seconds = dict[Literal["clock", "processor"], float]
-"""Wall-clock and total processor seconds of one piece of work."""
+Seconds = dict[str, float]
+"""Wall-clock and total processor seconds of one piece of work: `clock` and `processor`."""
 
 
 @dataclass(frozen=True)
