@@ -54,14 +54,11 @@ class SegmentOutputs:
 
 
 class BasePolicy(nn.Module, ABC):
-    """Encoder, action decoder and critic; subclasses define how observations are encoded.
-
-    Attributes:
-        linear_parts: of the observation, if the encoder's output is `projection`, a linear layer, of what becomes of
-            each of them, equally wide and side by side; empty for other encoders.
-    """
+    """Encoder, action decoder and critic; subclasses define how observations are encoded."""
 
     linear_parts: ClassVar[tuple[str, ...]] = ()
+    """Of the observation, if the encoder's output is `projection`, a linear layer, of what becomes of each of them,
+    equally wide and side by side; empty for other encoders."""
 
     def __init__(
         self, layout: ObservationLayout, hidden_size: int, *, published: bool = False, rectified: bool = False

@@ -26,13 +26,11 @@ class LinearRowsPolicy(BasePolicy):
     """Concatenates tiles, the agent's own row, tables, the mean of the market and the task, and projects them.
 
     Rows are encoded by one layer each, for entities and for items.
-
-    Attributes:
-        published: whether it computes what the published one does: rows and task are encoded linearly. Otherwise they
-            are rectified.
     """
 
     published: ClassVar[bool] = True
+    """Whether it computes what the published one does: rows and task are encoded linearly. Otherwise they are
+    rectified."""
     material: nn.Embedding
     tile_convolution: TileConvolution
     tile_encoder: nn.Sequential

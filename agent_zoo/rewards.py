@@ -102,15 +102,11 @@ class AgentCondition:
 
 
 class WeightedReward(BaseRewardWrapper):
-    """The task's reward and a weighted sum of what happened to the agent in the tick.
+    """The task's reward and a weighted sum of what happened to the agent in the tick."""
 
-    Attributes:
-        default: rules of agents of this kind.
-        pays_the_last_tick: whether, as published, the tick in which a life or an episode ends is paid for.
-    """
-
-    default: ClassVar[RewardRules] = RewardRules()
+    default: ClassVar[RewardRules] = RewardRules()  # rules of agents of this kind
     pays_the_last_tick: ClassVar[bool] = False
+    """Whether, as published, the tick in which a life or an episode ends is paid for."""
 
     def __init__(self, env: Any, game: nmmo.Env, rules: RewardRules | None = None):
         super().__init__(env, game)

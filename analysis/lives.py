@@ -11,19 +11,13 @@ from activation_store.schema import LIFE_KEY
 
 @dataclass(frozen=True)
 class Lives:
-    """Which life each record belongs to, and the order of ticks within it. B records, L lives.
+    """Which life each record belongs to, and the order of ticks within it. B records, L lives."""
 
-    Attributes:
-        index: the life of each record, (B,) int64 in [0, L).
-        order: records sorted by life, then tick, (B,) int64; life i owns order[starts[i] : starts[i] + lengths[i]].
-        starts: (L,) int64.
-        lengths: records in each life, (L,) int64.
-    """
-
-    index: np.ndarray
+    index: np.ndarray  # the life of each record, (B,) int64 in [0, L)
     order: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
+    """Records sorted by life, then tick, (B,) int64; life i owns order[starts[i] : starts[i] + lengths[i]]."""
+    starts: np.ndarray  # (L,) int64
+    lengths: np.ndarray  # records in each life, (L,) int64
 
     def __len__(self) -> int:
         return len(self.starts)

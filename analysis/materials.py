@@ -7,21 +7,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Material:
-    """One material of the game.
-
-    Attributes:
-        name: the game's own, `foilage` included.
-        colour: in all pictures, `#rrggbb`. Resources have a strong colour, harvested ones a paler shade of it; all are
-            duller than the agents drawn over them.
-        leaves: number of the material that replaces it once harvested; None if it is never used up.
-        note: what an agent gets there, or needs to harvest it.
-    """
+    """One material of the game."""
 
     number: int
-    name: str
+    name: str  # the game's own, `foilage` included
     colour: str
-    leaves: int | None
-    note: str
+    """In all pictures, `#rrggbb`. Resources have a strong colour, harvested ones a paler shade of it; all are duller
+    than the agents drawn over them."""
+    leaves: int | None  # number of the material that replaces it once harvested; None if it is never used up
+    note: str  # what an agent gets there, or needs to harvest it
 
 
 MATERIALS = (

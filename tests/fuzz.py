@@ -125,18 +125,13 @@ class Bench:
 
 @dataclass(frozen=True)
 class Reader:
-    """A way of reading that must withstand damage.
-
-    Attributes:
-        opens: the functions by which it opens files, as `package.module:function`.
-        cases: how often it is tried.
-        attempt: damages a file in an empty folder and has it read; asserts that what is read is what the file tells.
-    """
+    """A way of reading that must withstand damage."""
 
     name: str
-    opens: tuple[str, ...]
-    cases: int
+    opens: tuple[str, ...]  # the functions by which it opens files, as `package.module:function`
+    cases: int  # how often it is tried
     attempt: Callable[[Bench, Path, st.DataObject], None]
+    """Damages a file in an empty folder and has it read; asserts that what is read is what the file tells."""
 
 
 READERS: list[Reader] = []

@@ -27,35 +27,29 @@ _OPTIONS = ("North", "South", "East", "West", "Stay")
 
 @dataclass(frozen=True)
 class Planted:
-    """What to plant.
-
-    Attributes:
-        per_dose: shift of an outcome's mean in lives that are edited, per unit of dose, by kind of arm.
-        spilled: shift of an outcome's mean in unedited lives of edit arms, per unit of dose.
-        doses: of the edit and its controls.
-        kinds: which controls are played.
-        randoms: number of random directions of each kind, at each dose.
-        spread: standard deviation, between edited and random directions alike, of what each does to every outcome in
-            edited lives, in spreads of the outcome.
-        disturbed: spread of what any edit does to edited and to unedited lives, in spreads of the outcome.
-        shared: spread of what an edit does to all edited lives of an episode alike, in spreads of the outcome.
-        directions: how strong the edit of each is, if they are edited one by one; the doses are multiplied by it.
-        in_play: changes at once in play as a share of those in total, by direction; half where it is not given.
-    """
+    """What to plant."""
 
     per_dose: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Shift of an outcome's mean in lives that are edited, per unit of dose, by kind of arm."""
     spilled: Mapping[str, float] = field(default_factory=dict)
-    doses: tuple[float | None, ...] = (1.0,)
-    kinds: tuple[str, ...] = (RANDOM, SAME, UNTRAINED, NO_EDIT)
-    randoms: int = 5
+    """Shift of an outcome's mean in unedited lives of edit arms, per unit of dose."""
+    doses: tuple[float | None, ...] = (1.0,)  # of the edit and its controls
+    kinds: tuple[str, ...] = (RANDOM, SAME, UNTRAINED, NO_EDIT)  # which controls are played
+    randoms: int = 5  # number of random directions of each kind, at each dose
     spread: float = 0.0
+    """Standard deviation, between edited and random directions alike, of what each does to every outcome in edited
+    lives, in spreads of the outcome."""
     episodes: int = 8
     agents: int = 16
     edited: int = 8
     disturbed: tuple[float, float] = (0.6, 0.15)
+    """Spread of what any edit does to edited and to unedited lives, in spreads of the outcome."""
     shared: float = 0.0
+    """Spread of what an edit does to all edited lives of an episode alike, in spreads of the outcome."""
     directions: Mapping[str | None, float] = field(default_factory=lambda: {None: 1.0})
+    """How strong the edit of each is, if they are edited one by one; the doses are multiplied by it."""
     in_play: Mapping[str | None, float] = field(default_factory=dict)
+    """Changes at once in play as a share of those in total, by direction; half where it is not given."""
 
     def arms(self) -> list[Arm]:
         arms = [TWIN]

@@ -76,22 +76,15 @@ MOMENTS = (
 
 @dataclass(frozen=True)
 class Writer:
-    """A command that writes.
-
-    Attributes:
-        command: script and arguments, for a folder in which it writes.
-        again: arguments that are added after a kill.
-        resumed: the command for what is left, if it is another one.
-        fresh: whether what the kill left has to be deleted first, as the command says.
-        adds: whether the command adds to what is there, as a sweep does trials.
-    """
+    """A command that writes."""
 
     name: str
-    command: Callable[[Bench, Path], tuple[Any, ...]]
-    again: tuple[str, ...] = ()
-    fresh: bool = False
-    adds: bool = False
+    command: Callable[[Bench, Path], tuple[Any, ...]]  # script and arguments, for a folder in which it writes
+    again: tuple[str, ...] = ()  # arguments that are added after a kill
+    fresh: bool = False  # whether what the kill left has to be deleted first, as the command says
+    adds: bool = False  # whether the command adds to what is there, as a sweep does trials
     resumed: Callable[[Bench, Path], tuple[Any, ...]] | None = None
+    """The command for what is left, if it is another one."""
 
 
 def analyze(bench: Bench, folder: Path) -> tuple[Any, ...]:

@@ -36,27 +36,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Shares of the targets' variance, the mean over their parts, in lives held out; 1 is all, below 0 none.
-
-    Attributes:
-        studied: told by the variables studied, with its interval (NaN with fewer than two units).
-        listed: told by the list.
-        together: told by both together.
-        uncovered: share of `studied` that is not in the list, (together - listed) / studied, with its interval; NaN
-            unless `reliable`.
-        parts: the same of each part.
-    """
+    """Shares of the targets' variance, the mean over their parts, in lives held out; 1 is all, below 0 none."""
 
     about: str
-    studied: float
+    studied: float  # told by the variables studied, with its interval (NaN with fewer than two units)
     studied_low: float
     studied_high: float
-    listed: float
-    together: float
+    listed: float  # told by the list
+    together: float  # told by both together
     uncovered: float
+    """Share of `studied` that is not in the list, (together - listed) / studied, with its interval; NaN unless
+    `reliable`."""
     uncovered_low: float
     uncovered_high: float
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # the same of each part
 
     @property
     def reliable(self) -> bool:
@@ -237,24 +230,16 @@ _ALL = 0.99
 
 @dataclass(frozen=True)
 class Blindness:
-    """How much of what clusters, codes or components tell is covered by all listed features together.
+    """How much of what clusters, codes or components tell is covered by all listed features together."""
 
-    Attributes:
-        studied: what is studied, such as "clusters".
-        left_out: those that cannot be computed from this dump.
-        unit: what intervals resample, "life" or "episode".
-        measures: about behaviour and about the state; none if they could not be measured.
-        reason: why there are none, else "".
-    """
-
-    studied: str
+    studied: str  # what is studied, such as "clusters"
     features: int
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # those that cannot be computed from this dump
     records: int
-    unit: str
+    unit: str  # what intervals resample, "life" or "episode"
     units: int
-    measures: tuple[Coverage, ...]
-    reason: str
+    measures: tuple[Coverage, ...]  # about behaviour and about the state; none if they could not be measured
+    reason: str  # why there are none, else ""
 
     @property
     def plural(self) -> str:

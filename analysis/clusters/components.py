@@ -87,17 +87,11 @@ def _held_out_errors(
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """All principal components of activations, strongest first. U units, K = min(U, records) components.
+    """All principal components of activations, strongest first. U units, K = min(U, records) components."""
 
-    Attributes:
-        mean: of the activations, (U,) float64.
-        directions: (K, U) float64, orthonormal.
-        explained: each component's share of the activations' variance, (K,) float64.
-    """
-
-    mean: np.ndarray
-    directions: np.ndarray
-    explained: np.ndarray
+    mean: np.ndarray  # of the activations, (U,) float64
+    directions: np.ndarray  # (K, U) float64, orthonormal
+    explained: np.ndarray  # each component's share of the activations' variance, (K,) float64
 
     def scores(self, activations: np.ndarray, count: int) -> np.ndarray:
         """Return the scores of activations on the first components, (B, U) -> (B, count) float64."""
@@ -166,24 +160,16 @@ def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: i
 
 @dataclass(frozen=True, eq=False)
 class ComponentReport:
-    """Associations of principal components with features. K components, F features.
-
-    Attributes:
-        explained: each component's share of the activations' variance, (K,).
-        r: Pearson's r, (K, F); NaN if a feature never changes.
-        own: which of the features are not options of a categorical feature, (O,) int64.
-        r2: cross-validated by life, of all K components together, and the ends of its interval, (3, F).
-        blindness: how much of what the K components tell the listed features cover.
-    """
+    """Associations of principal components with features. K components, F features."""
 
     features: tuple[str, ...]
-    own: np.ndarray
+    own: np.ndarray  # which of the features are not options of a categorical feature, (O,) int64
     choices: tuple[EtaSquares, ...]
-    explained: np.ndarray
-    r: np.ndarray
-    r2: np.ndarray
+    explained: np.ndarray  # each component's share of the activations' variance, (K,)
+    r: np.ndarray  # Pearson's r, (K, F); NaN if a feature never changes
+    r2: np.ndarray  # cross-validated by life, of all K components together, and the ends of its interval, (3, F)
     lives: int
-    blindness: Blindness
+    blindness: Blindness  # how much of what the K components tell the listed features cover
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined values become null."""

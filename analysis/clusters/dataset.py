@@ -25,20 +25,15 @@ ROLLING_WINDOW = 5
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """B records, U units, F features.
-
-    Attributes:
-        activations: (B, U) float32, finite, not all the same.
-        values: (B, F) float64, finite.
-    """
+    """B records, U units, F features."""
 
     metadata: DumpMetadata
     layer: str
     features: tuple[Feature, ...]
     records: Records
     lives: Lives
-    activations: np.ndarray
-    values: np.ndarray
+    activations: np.ndarray  # (B, U) float32, finite, not all the same
+    values: np.ndarray  # (B, F) float64, finite
 
     def __len__(self) -> int:
         return len(self.records)

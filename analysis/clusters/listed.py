@@ -41,21 +41,13 @@ _GROUPS = 30
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """The records measured, b of the B of a dataset, each with a next tick. F features.
+    """The records measured, b of the B of a dataset, each with a next tick. F features."""
 
-    Attributes:
-        kept: which records of the dataset, (B,) bool.
-        values: all listed features that can be computed, (b, F) float64.
-        left_out: names of those that cannot.
-        behaviour: parts of the next ticks' behaviour, (b, columns) each.
-        reason: why there are none, else "".
-    """
-
-    kept: np.ndarray
-    values: np.ndarray
-    left_out: tuple[str, ...]
-    behaviour: dict[str, np.ndarray]
-    reason: str
+    kept: np.ndarray  # which records of the dataset, (B,) bool
+    values: np.ndarray  # all listed features that can be computed, (b, F) float64
+    left_out: tuple[str, ...]  # names of those that cannot
+    behaviour: dict[str, np.ndarray]  # parts of the next ticks' behaviour, (b, columns) each
+    reason: str  # why there are none, else ""
 
 
 def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, progress: Progress) -> Listed:

@@ -14,15 +14,10 @@ from analysis.statistics.stability import ClusterMethod
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Records in a plane.
+    """Records in a plane."""
 
-    Attributes:
-        kind: "umap", "tsne" or "pca", the first word of figures' file names.
-        points: (B, 2) float32.
-    """
-
-    kind: str
-    points: np.ndarray
+    kind: str  # "umap", "tsne" or "pca", the first word of figures' file names
+    points: np.ndarray  # (B, 2) float32
     axes: tuple[str, str]
 
 
@@ -48,18 +43,13 @@ def project(
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """The result of HDBSCAN.
+    """The result of HDBSCAN."""
 
-    Attributes:
-        points: clustered, (B, dimensions).
-        labels: (B,) int64, clusters from 0 in order of decreasing size, `NOISE` for the rest.
-        tree: HDBSCAN's condensed tree: structured, one row for each record and each
-            cluster that leaves `parent`, at density `lambda_val` (1 / distance), with `child_size` records.
-    """
-
-    points: np.ndarray
-    labels: np.ndarray
+    points: np.ndarray  # clustered, (B, dimensions)
+    labels: np.ndarray  # (B,) int64, clusters from 0 in order of decreasing size, `NOISE` for the rest
     tree: np.ndarray
+    """HDBSCAN's condensed tree: structured, one row for each record and each cluster that leaves `parent`, at density
+    `lambda_val` (1 / distance), with `child_size` records."""
 
 
 def cluster_method(settings: AnalysisSettings) -> ClusterMethod:

@@ -22,51 +22,35 @@ SAME_CLUSTER = 0.5
 
 @dataclass(frozen=True)
 class FeatureEffect:
-    """How one cluster differs in one feature. d is Cohen's d; ends of intervals are NaN if there is no interval.
-
-    Attributes:
-        d_baseline: against random windows of lives, whose mean is `baseline_mean`, with its interval.
-        difference_low: end of the interval of the difference of both means, in the feature's unit.
-        d_complement: against all records outside the cluster, with its interval.
-        p: of the test by circular shifts within lives, two-sided; NaN if it cannot be tested.
-        q: p corrected for all clusters and features (false discovery rate).
-        informative_lives: lives in which a shift could have changed the outcome.
-        episodes: episodes with records both inside and outside the cluster.
-        episodes_agreeing: those of them whose own difference of means has the sign of `d_complement`.
-        survives: q is at most the level, the interval of `d_complement` excludes 0, and both have the same sign.
-        p_given_time: of the same test with tick and age held constant; NaN if `survives` is false, or tick and age
-            leave too little to test.
-        q_given_time: the larger of both p-values, corrected for all clusters and features.
-        survives_given_time: whether it survives both tests, with the same sign.
-        choice: the categorical feature that it is an option of; "" for a feature of its own.
-        phrase: what holds in records with this option, such as "moves west"; "" for a feature of its own.
-    """
+    """How one cluster differs in one feature. d is Cohen's d; ends of intervals are NaN if there is no interval."""
 
     name: str
     mean: float
     baseline_mean: float
-    d_baseline: float
+    d_baseline: float  # against random windows of lives, whose mean is `baseline_mean`, with its interval
     d_baseline_low: float
     d_baseline_high: float
     overall_mean: float
     complement_mean: float
-    difference_low: float
+    difference_low: float  # end of the interval of the difference of both means, in the feature's unit
     difference_high: float
-    d_complement: float
+    d_complement: float  # against all records outside the cluster, with its interval
     d_complement_low: float
     d_complement_high: float
-    p: float
-    q: float
-    informative_lives: int
+    p: float  # of the test by circular shifts within lives, two-sided; NaN if it cannot be tested
+    q: float  # p corrected for all clusters and features (false discovery rate)
+    informative_lives: int  # lives in which a shift could have changed the outcome
     untested: str
-    episodes: int
-    episodes_agreeing: int
-    survives: bool
+    episodes: int  # episodes with records both inside and outside the cluster
+    episodes_agreeing: int  # those of them whose own difference of means has the sign of `d_complement`
+    survives: bool  # q is at most the level, the interval of `d_complement` excludes 0, and both have the same sign
     p_given_time: float
-    q_given_time: float
-    survives_given_time: bool
-    choice: str = ""
-    phrase: str = ""
+    """Of the same test with tick and age held constant; NaN if `survives` is false, or tick and age leave too little to
+    test."""
+    q_given_time: float  # the larger of both p-values, corrected for all clusters and features
+    survives_given_time: bool  # whether it survives both tests, with the same sign
+    choice: str = ""  # the categorical feature that it is an option of; "" for a feature of its own
+    phrase: str = ""  # what holds in records with this option, such as "moves west"; "" for a feature of its own
 
     @property
     def in_words(self) -> str:
@@ -78,28 +62,21 @@ class FeatureEffect:
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """One cluster: its size, extent, description, confounds, and effects in order of the features.
+    """One cluster: its size, extent, description, confounds, and effects in order of the features."""
 
-    Attributes:
-        label: its number, from 0, largest first.
-        description: its surviving effects in words, such as "more in_combat, less self_food".
-        jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN if not measured.
-        dbcv: of this cluster, -1 to 1; NaN if not measured.
-        detectable_d: |d| against the complement that a dump of this size would detect with 80% power, the median over
-            features; NaN if there are no intervals.
-    """
-
-    label: int
+    label: int  # its number, from 0, largest first
     records: int
     share: float
     lives: int
     agents: int
     tick_median: float
-    description: str
+    description: str  # its surviving effects in words, such as "more in_combat, less self_food"
     persistence: Persistence
-    jaccard: float
-    dbcv: float
+    jaccard: float  # mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN if not measured
+    dbcv: float  # of this cluster, -1 to 1; NaN if not measured
     detectable_d: float
+    """|d| against the complement that a dump of this size would detect with 80% power, the median over features; NaN if
+    there are no intervals."""
     confounds: tuple[Confound, ...]
     effects: tuple[FeatureEffect, ...]
 
@@ -131,106 +108,70 @@ def _magnitude(effect: FeatureEffect) -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """One surviving effect of the original analysis, tested again after variables were regressed out.
-
-    Attributes:
-        d: the original effect against the complement.
-        match: cluster of the repeated analysis with the largest overlap; -1 if there is none.
-        overlap: Jaccard index of the two clusters, 0 to 1.
-        d_after: the match's effect against its complement; NaN without a match.
-        survives: whether the overlap is at least `SAME_CLUSTER`, and the match's effect has the same sign and survives.
-    """
+    """One surviving effect of the original analysis, tested again after variables were regressed out."""
 
     cluster: int
     feature: str
-    d: float
-    match: int
-    overlap: float
-    d_after: float
+    d: float  # the original effect against the complement
+    match: int  # cluster of the repeated analysis with the largest overlap; -1 if there is none
+    overlap: float  # Jaccard index of the two clusters, 0 to 1
+    d_after: float  # the match's effect against its complement; NaN without a match
     survives: bool
+    """Whether the overlap is at least `SAME_CLUSTER`, and the match's effect has the same sign and survives."""
 
 
 @dataclass(frozen=True)
 class Residualized:
-    """The analysis repeated on activations from which variables were regressed out.
-
-    Attributes:
-        variance_removed: share of the activations' variance that was removed, 0 to 1; categories of few lives each
-            remove some by chance.
-        adjusted_rand: agreement of the labels with the original ones.
-        claims: the original analysis' surviving effects, each tested again.
-    """
+    """The analysis repeated on activations from which variables were regressed out."""
 
     variables: tuple[str, ...]
     variance_removed: float
+    """Share of the activations' variance that was removed, 0 to 1; categories of few lives each remove some by
+    chance."""
     clusters: int
     noise_share: float
-    adjusted_rand: float
+    adjusted_rand: float  # agreement of the labels with the original ones
     overall_confounds: tuple[Confound, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[Claim, ...]  # the original analysis' surviving effects, each tested again
     clusters_found: tuple[ClusterSummary, ...]
 
 
 @dataclass(frozen=True)
 class Method:
-    """How the numbers were computed.
-
-    Attributes:
-        level: false discovery rate at which an effect or a confound is significant.
-        unit: what intervals resample, "life" or "episode".
-        episodes_shifted: whether differences also had to pass the test that shifts all lives of an episode together.
-    """
+    """How the numbers were computed."""
 
     permutations: int
     bootstraps: int
     confidence: float
-    level: float
-    unit: str
+    level: float  # false discovery rate at which an effect or a confound is significant
+    unit: str  # what intervals resample, "life" or "episode"
     units: int
-    episodes_shifted: bool
+    episodes_shifted: bool  # whether differences also had to pass the test that shifts all lives of an episode together
 
 
 @dataclass(frozen=True)
 class CodeUse:
-    """The codebook of a semantic run.
+    """The codebook of a semantic run."""
 
-    Attributes:
-        asked: number of codes in the codebook.
-        perplexity: number of codes in use, weighted by their shares: 1 if all records have one code.
-        recorded: whether the policy learnt it itself.
-        numbers: of the code of each cluster, in the codebook.
-        pairwise: loss of the plane at the end of the fit; NaN if recorded.
-        quantisation: loss of the codebook at the end of the fit; NaN if recorded.
-    """
-
-    asked: int
+    asked: int  # number of codes in the codebook
     used: int
-    perplexity: float
-    recorded: bool
-    numbers: tuple[int, ...]
-    pairwise: float
-    quantisation: float
+    perplexity: float  # number of codes in use, weighted by their shares: 1 if all records have one code
+    recorded: bool  # whether the policy learnt it itself
+    numbers: tuple[int, ...]  # of the code of each cluster, in the codebook
+    pairwise: float  # loss of the plane at the end of the fit; NaN if recorded
+    quantisation: float  # loss of the codebook at the end of the fit; NaN if recorded
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole analysis; shares are of the records kept.
-
-    Attributes:
-        subsample: one in this many records of each life was kept.
-        skip_first: records at the start of each life that were left out.
-        verdict: sentences on the number and stability of clusters, what each is about, which claims survive, and which
-            confounds are flagged.
-        choices: how each categorical feature goes with all clusters together.
-        blindness: how much of what clusters tell the listed features cover; None if not measured.
-    """
+    """A whole analysis; shares are of the records kept."""
 
     policy: str
     agent: str
     layer: str
     records_in_dump: int
-    subsample: int
-    skip_first: int
+    subsample: int  # one in this many records of each life was kept
+    skip_first: int  # records at the start of each life that were left out
     records: int
     lives: int
     agents: int
@@ -241,6 +182,8 @@ class Summary:
     noise_records: int
     noise_share: float
     verdict: tuple[str, ...]
+    """Sentences on the number and stability of clusters, what each is about, which claims survive, and which confounds
+    are flagged."""
     method: Method
     tested: int
     untested: int
@@ -252,10 +195,10 @@ class Summary:
     persistence: Persistence
     features: tuple[dict[str, str], ...]
     clusters: tuple[ClusterSummary, ...]
-    choices: tuple[Association, ...] = ()
+    choices: tuple[Association, ...] = ()  # how each categorical feature goes with all clusters together
     residualized: Residualized | None = None
     codes: CodeUse | None = None
-    blindness: Blindness | None = None
+    blindness: Blindness | None = None  # how much of what clusters tell the listed features cover; None if not measured
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""

@@ -51,17 +51,12 @@ Networks = dict[str, tuple[RecurrentPolicy, CheckpointInfo]]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What one network makes of N records.
-
-    Attributes:
-        hidden: its hidden state, or the encoder's output if it has no memory, (N, units) float32.
-        code: number of its nearest code, (N,) int64.
-    """
+    """What one network makes of N records."""
 
     name: str
     codes: int
-    hidden: np.ndarray
-    code: np.ndarray
+    hidden: np.ndarray  # its hidden state, or the encoder's output if it has no memory, (N, units) float32
+    code: np.ndarray  # number of its nearest code, (N,) int64
 
 
 def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], folder: Path) -> Networks:
@@ -190,25 +185,19 @@ HEADS = ("way", "networks", "pair", "groups in use", "ARI (95% interval)", "NMI 
 
 @dataclass(frozen=True)
 class Pair:
-    """How much two networks agree.
-
-    Attributes:
-        way: of dividing states: by the codes of the networks themselves (`CODES`), or by groups fitted to the hidden
-            states of each (`FITTED`, `K_MEANS`).
-        networks: `TRAINED`, `UNTRAINED`, or `GAUSSIAN`: states drawn at random that have the covariance and the
-            autocorrelation of those of trained networks, within each network and between them.
-        in_use: groups in use by each, as the perplexity of their shares.
-        adjusted_rand: adjusted Rand index: 0 by chance, 1 for the same groups.
-        normalised_information: mutual information over the mean entropy; more than 0 by chance.
-    """
+    """How much two networks agree."""
 
     way: str
+    """Of dividing states: by the codes of the networks themselves (`CODES`), or by groups fitted to the hidden states
+    of each (`FITTED`, `K_MEANS`)."""
     networks: str
+    """`TRAINED`, `UNTRAINED`, or `GAUSSIAN`: states drawn at random that have the covariance and the autocorrelation of
+    those of trained networks, within each network and between them."""
     first: str
     second: str
-    in_use: tuple[float, float]
-    adjusted_rand: Estimate
-    normalised_information: Estimate
+    in_use: tuple[float, float]  # groups in use by each, as the perplexity of their shares
+    adjusted_rand: Estimate  # adjusted Rand index: 0 by chance, 1 for the same groups
+    normalised_information: Estimate  # mutual information over the mean entropy; more than 0 by chance
 
 
 def agreement_table(pairs: Sequence[Pair]) -> str:

@@ -48,42 +48,27 @@ class Difference:
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of one code.
+    """What is known of one code."""
 
-    Attributes:
-        label: of the code in the run.
-        number: of the code in the codebook.
-        name: as a person gave it, or "".
-        share: of all records of the dump.
-        about: description from the run: features that survive correction, given tick and age where possible.
-        apart: its features that survive given tick and age, with Cohen's d and interval, strongest first.
-        marks: what it mainly marks, such as tick or row, if anything; from the run.
-        acts: shares of records in which agents act so.
-        deaths: that ended lives in it.
-        dwell: mean ticks that a visit lasts, `low` and `high` of its 95% interval, the same by `chance`, if each life's
-            ticks were shuffled, and the number of `visits`.
-        followers: codes that follow, the commonest first: `label`, `share` of the changes out of the code, with what
-            `chance` gives and `q`, both given age.
-        death_share: of all deaths; compare with `share`.
-        causes: of these deaths, with their numbers, most common first.
-        place: distance from the middle of the map, in tiles.
-    """
-
-    label: int
-    number: int
-    name: str
-    share: float
+    label: int  # of the code in the run
+    number: int  # of the code in the codebook
+    name: str  # as a person gave it, or ""
+    share: float  # of all records of the dump
     lives: int
-    about: str
-    apart: tuple[str, ...]
-    marks: tuple[str, ...]
+    about: str  # description from the run: features that survive correction, given tick and age where possible
+    apart: tuple[str, ...]  # its features that survive given tick and age, with Cohen's d and interval, strongest first
+    marks: tuple[str, ...]  # what it mainly marks, such as tick or row, if anything; from the run
     dwell: dict[str, float]
-    acts: tuple[Difference, ...]
+    """Mean ticks that a visit lasts, `low` and `high` of its 95% interval, the same by `chance`, if each life's ticks
+    were shuffled, and the number of `visits`."""
+    acts: tuple[Difference, ...]  # shares of records in which agents act so
     followers: tuple[dict[str, Any], ...]
-    deaths: int
-    death_share: float
-    causes: tuple[tuple[str, int], ...]
-    place: Difference
+    """Codes that follow, the commonest first: `label`, `share` of the changes out of the code, with what `chance` gives
+    and `q`, both given age."""
+    deaths: int  # that ended lives in it
+    death_share: float  # of all deaths; compare with `share`
+    causes: tuple[tuple[str, int], ...]  # of these deaths, with their numbers, most common first
+    place: Difference  # distance from the middle of the map, in tiles
 
 
 def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple[Card, ...]:

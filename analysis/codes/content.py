@@ -29,21 +29,15 @@ def hidden_layer(metadata: DumpMetadata) -> str:
 
 @dataclass(frozen=True, eq=False)
 class CodedDump:
-    """Every record of a dump with its code. B records.
-
-    Attributes:
-        names: of codes, as a person gave them.
-        label: code of each, (B,) int64.
-        plane: place of each in the plane of the rule, (B, dimensions) float32.
-    """
+    """Every record of a dump with its code. B records."""
 
     run: FinishedRun
     rule: CodebookRule
-    names: dict[int, str]
+    names: dict[int, str]  # of codes, as a person gave them
     metadata: DumpMetadata
     seen: Observed
-    label: np.ndarray
-    plane: np.ndarray
+    label: np.ndarray  # code of each, (B,) int64
+    plane: np.ndarray  # place of each in the plane of the rule, (B, dimensions) float32
 
     @property
     def records(self) -> Records:

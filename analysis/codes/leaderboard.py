@@ -89,15 +89,11 @@ _FEWEST = 200
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One way to divide the states.
-
-    Attributes:
-        measures: name of `MEASURES` -> estimate.
-    """
+    """One way to divide the states."""
 
     name: str
     clusters: int
-    measures: dict[str, Estimate]
+    measures: dict[str, Estimate]  # name of `MEASURES` -> estimate
 
 
 def board_table(rows: Sequence[BoardRow]) -> str:
@@ -111,26 +107,16 @@ def board_table(rows: Sequence[BoardRow]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class BoardSample:
-    """States of whole lives, what their agents did, when and where. N records.
+    """States of whole lives, what their agents did, when and where. N records."""
 
-    Attributes:
-        records: with the activations of the layers.
-        paths: the hidden state's `trajectories`, (N, 4 U).
-        act: what the agent did, (N,) int64 from 0.
-        move: the direction that it chose, (N,) int64; 0 where agents cannot move.
-        goal: the side of the map that its task is to go to, (N,) int64; None where all have the same.
-        tick: bin of the tick, (N,) int64.
-        place: bin of the place, (N,) int64.
-    """
-
-    records: Records
+    records: Records  # with the activations of the layers
     lives: Lives
-    paths: np.ndarray
-    act: np.ndarray
-    move: np.ndarray
-    goal: np.ndarray | None
-    tick: np.ndarray
-    place: np.ndarray
+    paths: np.ndarray  # the hidden state's `trajectories`, (N, 4 U)
+    act: np.ndarray  # what the agent did, (N,) int64 from 0
+    move: np.ndarray  # the direction that it chose, (N,) int64; 0 where agents cannot move
+    goal: np.ndarray | None  # the side of the map that its task is to go to, (N,) int64; None where all have the same
+    tick: np.ndarray  # bin of the tick, (N,) int64
+    place: np.ndarray  # bin of the place, (N,) int64
 
 
 def leaderboard(

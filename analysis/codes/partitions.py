@@ -29,18 +29,12 @@ Fit = Callable[[np.ndarray, Lives, int], Labeller]
 
 @dataclass(frozen=True)
 class Partition:
-    """A way to divide states.
+    """A way to divide states."""
 
-    Attributes:
-        name: for tables.
-        short: for files and the names of directions.
-        of_trajectories: whether it reads `trajectories`, not single states.
-    """
-
-    name: str
-    short: str
+    name: str  # for tables
+    short: str  # for files and the names of directions
     fit: Fit
-    of_trajectories: bool = False
+    of_trajectories: bool = False  # whether it reads `trajectories`, not single states
 
 
 def partitions(groups: int) -> tuple[Partition, ...]:

@@ -23,13 +23,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Points for one held input, those at which most starts settle first. n points, S numbers in a state.
-
-    Attributes:
-        half_spread: ticks until the starts lie half as far apart as at first (root mean square); inf if that takes more
-            than `TICKS`, NaN if they are all the same. A memory with one stable point still tells its starts apart for
-            so long.
-    """
+    """Points for one held input, those at which most starts settle first. n points, S numbers in a state."""
 
     read: np.ndarray  # the held input of the memory, (units,)
     state: np.ndarray  # (n, S)
@@ -37,6 +31,8 @@ class FixedPoints:
     settled: np.ndarray  # starts from which it is there after `TICKS` ticks, (n,) int64; only fixed points have any
     eigenvalues: np.ndarray  # of the Jacobian at each point, by decreasing modulus, (n, S) complex128
     half_spread: float
+    """Ticks until the starts lie half as far apart as at first (root mean square); inf if that takes more than `TICKS`,
+    NaN if they are all the same. A memory with one stable point still tells its starts apart for so long."""
 
     @property
     def fixed(self) -> np.ndarray:

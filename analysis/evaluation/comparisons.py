@@ -32,17 +32,12 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Rating:
-    """A policy's place on the Elo scale.
-
-    Attributes:
-        outcomes: how many comparisons with another policy in a shared episode it rests on.
-        won: share of them that it won, ties half.
-    """
+    """A policy's place on the Elo scale."""
 
     policy: str
     rating: Estimate
-    outcomes: int
-    won: float
+    outcomes: int  # how many comparisons with another policy in a shared episode it rests on
+    won: float  # share of them that it won, ties half
 
 
 def episode_scores(policies: Sequence[PolicyResults]) -> list[np.ndarray]:

@@ -47,28 +47,20 @@ _MOST_EPISODES = 1 << 31
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """What one policy did under one seed. E episodes, L lives, T held-out tasks.
-
-    Attributes:
-        episodes: numbers of the episodes played, ascending; None where the file does not say which life was in which
-            episode, and then E is 1: all lives together.
-        ticks: ticks that each life lasted, (L,) float64.
-        ticks_episode: the episode of each life, (L,) int64 in [0, E).
-        progress_sum: maximum progress, summed over the lives of an episode that had a task, (E, T) float64.
-        progress_lives: how many lives that were, (E, T) float64.
-        provenance: how the file was made; None where it does not say.
-    """
+    """What one policy did under one seed. E episodes, L lives, T held-out tasks."""
 
     file: Path
     policy: str
     mode: Mode
     seed: int
     episodes: tuple[int, ...] | None
-    ticks: np.ndarray
-    ticks_episode: np.ndarray
-    progress_sum: np.ndarray
-    progress_lives: np.ndarray
-    provenance: Provenance | None
+    """Numbers of the episodes played, ascending; None where the file does not say which life was in which episode, and
+    then E is 1: all lives together."""
+    ticks: np.ndarray  # ticks that each life lasted, (L,) float64
+    ticks_episode: np.ndarray  # the episode of each life, (L,) int64 in [0, E)
+    progress_sum: np.ndarray  # maximum progress, summed over the lives of an episode that had a task, (E, T) float64
+    progress_lives: np.ndarray  # how many lives that were, (E, T) float64
+    provenance: Provenance | None  # how the file was made; None where it does not say
 
     @property
     def task_progress(self) -> np.ndarray:

@@ -49,25 +49,17 @@ class PolicyResults:
 
 @dataclass(frozen=True)
 class PolicyScores:
-    """What a policy reached; every number is a mean over seeds, progress over those in which a life had the task.
-
-    Attributes:
-        task_progress: progress averaged over the 63 tasks, 0 to 1.
-        weighted_score: 0 to 100.
-        length: mean ticks lived.
-        category_progress: progress averaged over each category's tasks, in the order of `CATEGORIES`.
-        category_score: each category's part of the weighted score.
-        progress_at: progress at each task, in the order of `TASK_NAMES`.
-    """
+    """What a policy reached; every number is a mean over seeds, progress over those in which a life had the task."""
 
     results: PolicyResults
-    task_progress: Estimate
-    weighted_score: Estimate
-    length: Estimate
+    task_progress: Estimate  # progress averaged over the 63 tasks, 0 to 1
+    weighted_score: Estimate  # 0 to 100
+    length: Estimate  # mean ticks lived
     median_length: Estimate
     category_progress: tuple[Estimate, ...]
-    category_score: tuple[Estimate, ...]
-    progress_at: tuple[Estimate, ...]
+    """Progress averaged over each category's tasks, in the order of `CATEGORIES`."""
+    category_score: tuple[Estimate, ...]  # each category's part of the weighted score
+    progress_at: tuple[Estimate, ...]  # progress at each task, in the order of `TASK_NAMES`
 
 
 def gather(runs: Iterable[PolicyRun]) -> list[PolicyResults]:

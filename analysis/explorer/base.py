@@ -36,18 +36,12 @@ def refuse(path: Path, error: NothingOfThePage) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TickLabels:
-    """Labels of ticks: a run's own where it has them, a rule's elsewhere.
+    """Labels of ticks: a run's own where it has them, a rule's elsewhere."""
 
-    Attributes:
-        run: the labels that it gave.
-        by_rule: labels ticks of any dump of the policy, (T,) int64.
-        word: what a group is called.
-    """
-
-    run: ClusterRun
+    run: ClusterRun  # the labels that it gave
     rule: Rule
-    by_rule: Callable[[Path, Places, Progress], np.ndarray]
-    word: str = "cluster"
+    by_rule: Callable[[Path, Places, Progress], np.ndarray]  # labels ticks of any dump of the policy, (T,) int64
+    word: str = "cluster"  # what a group is called
 
     def of(self, dump: Path, places: Places, report: Progress) -> tuple[np.ndarray, np.ndarray]:
         """Return labels of ticks of the run's dump, (T,) int64, and whether each is the run's own, (T,) bool."""

@@ -42,34 +42,21 @@ def axes_of(run: FinishedRun) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Explored:
-    """N points, T ticks, F features, L lives.
-
-    Attributes:
-        seen: every tick of the points' lives, in the order of `timeline`.
-        timeline: the agents' state at those ticks, by life, then tick.
-        rows: indices of the points among the run's records, ascending, (N,) int64.
-        place: index of the tick of each point, (N,) int64.
-        labels: how ticks are labelled.
-        tick_labels: the label of each tick, simulated ones last, (T + S,) int64; whether the run itself gave it, bool.
-        states: of the points, where distances say how much alike they are, (N, C); C is 0 where none do.
-        features: columns of `values`.
-        values: of the points, (N, F) float64.
-        lives_of_run: number of lives in the run; more than L if some are left out.
-        simulated: lives that world models simulated, which go on from these ticks.
-    """
+    """N points, T ticks, F features, L lives."""
 
     run: FinishedRun
-    seen: Observed
-    timeline: Timeline
-    rows: np.ndarray
-    place: np.ndarray
-    labels: TickLabels
+    seen: Observed  # every tick of the points' lives, in the order of `timeline`
+    timeline: Timeline  # the agents' state at those ticks, by life, then tick
+    rows: np.ndarray  # indices of the points among the run's records, ascending, (N,) int64
+    place: np.ndarray  # index of the tick of each point, (N,) int64
+    labels: TickLabels  # how ticks are labelled
     tick_labels: tuple[np.ndarray, np.ndarray]
-    states: np.ndarray
-    features: tuple[Feature, ...]
-    values: np.ndarray
-    lives_of_run: int
-    simulated: tuple[Simulated, ...] = ()
+    """The label of each tick, simulated ones last, (T + S,) int64; whether the run itself gave it, bool."""
+    states: np.ndarray  # of the points, where distances say how much alike they are, (N, C); C is 0 where none do
+    features: tuple[Feature, ...]  # columns of `values`
+    values: np.ndarray  # of the points, (N, F) float64
+    lives_of_run: int  # number of lives in the run; more than L if some are left out
+    simulated: tuple[Simulated, ...] = ()  # lives that world models simulated, which go on from these ticks
 
     @cached_property
     def lives(self) -> Lives:

@@ -54,28 +54,19 @@ mean effect of random directions; None if none were played."""
 
 @dataclass(frozen=True)
 class PlayedEdit:
-    """One edit of a run, in words, and what it did.
+    """One edit of a run, in words, and what it did."""
 
-    Attributes:
-        run: name of the run's folder.
-        directions: names of the directions or sparse features that it edits.
-        sources: SHA-256 of the files that these are in.
-        dose: None if the edit has none.
-        tested: number of outcomes in behaviour.
-        controlled: whether random directions, or other controls, were played as well; without, nothing counts.
-        options: change of the probability of options at once, the largest first, by name; none that rounds to 0.
-    """
-
-    run: str
+    run: str  # name of the run's folder
     edit: str
-    directions: tuple[str, ...]
-    sources: tuple[str, ...]
+    directions: tuple[str, ...]  # names of the directions or sparse features that it edits
+    sources: tuple[str, ...]  # SHA-256 of the files that these are in
     episodes: int
-    dose: float | None
-    tested: int
-    controlled: bool
+    dose: float | None  # None if the edit has none
+    tested: int  # number of outcomes in behaviour
+    controlled: bool  # whether random directions, or other controls, were played as well; without, nothing counts
     changes: tuple[Change, ...]
     options: dict[str, float]
+    """Change of the probability of options at once, the largest first, by name; none that rounds to 0."""
 
 
 def read_edits(finished: FinishedFiles, checkpoint_sha256: str | None) -> list[PlayedEdit]:

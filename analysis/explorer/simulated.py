@@ -20,17 +20,12 @@ from common.user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """Lives that a world model simulated, each from a tick of a page on. L lives.
-
-    Attributes:
-        timeline: of the lives, one after the other.
-        begins: index of the page's tick that each life begins with, (L,) int64.
-    """
+    """Lives that a world model simulated, each from a tick of a page on. L lives."""
 
     dump: Path
     seen: Observed
-    timeline: Timeline
-    begins: np.ndarray
+    timeline: Timeline  # of the lives, one after the other
+    begins: np.ndarray  # index of the page's tick that each life begins with, (L,) int64
 
     @property
     def name(self) -> str:

@@ -37,58 +37,39 @@ HUNDRED, UNKNOWN = 100, -128
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """One thing that a run says of each of T ticks: a number, or the cluster that the tick is in.
+    """One thing that a run says of each of T ticks: a number, or the cluster that the tick is in."""
 
-    Attributes:
-        run: name of the run's folder.
-        values: (T + S,) float32, or the labels of clusters, int64; of simulated ticks last.
-        clusters: as the run's summary describes them; none for numbers.
-        plane: places of the page's N points in the run's embedding, (N, 2) float32; NaN for those that are not in it.
-        axes: what its axes are called.
-        source: SHA-256 of the file that its direction or sparse feature is in; empty for clusters.
-    """
-
-    run: str
+    run: str  # name of the run's folder
     name: str
     unit: str
     definition: str
-    values: np.ndarray
-    clusters: tuple[dict[str, Any], ...] = ()
+    values: np.ndarray  # (T + S,) float32, or the labels of clusters, int64; of simulated ticks last
+    clusters: tuple[dict[str, Any], ...] = ()  # as the run's summary describes them; none for numbers
     plane: np.ndarray | None = None
-    axes: str = ""
-    source: str = ""
+    """Places of the page's N points in the run's embedding, (N, 2) float32; NaN for those that are not in it."""
+    axes: str = ""  # what its axes are called
+    source: str = ""  # SHA-256 of the file that its direction or sparse feature is in; empty for clusters
 
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
-    """Saliency maps over the views of some ticks of a page.
-
-    Attributes:
-        ticks: indices of the page's ticks that have a map, ascending, (M,) int64.
-        tiles: attribution of each tile of their views to what the policy computes in the same tick, (M, 225) float32.
-        entities: of the others in view, tick by tick, float32.
-        parts: share of each part of the observation, as in `PARTS`, in all |attribution|, (M, parts).
-    """
+    """Saliency maps over the views of some ticks of a page."""
 
     maps: SaliencyMaps
-    ticks: np.ndarray
+    ticks: np.ndarray  # indices of the page's ticks that have a map, ascending, (M,) int64
     tiles: np.ndarray
-    entities: np.ndarray
-    parts: np.ndarray
+    """Attribution of each tile of their views to what the policy computes in the same tick, (M, 225) float32."""
+    entities: np.ndarray  # of the others in view, tick by tick, float32
+    parts: np.ndarray  # share of each part of the observation, as in `PARTS`, in all |attribution|, (M, parts)
 
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """A run of analyze_dynamics.py whose first K components are in a page.
-
-    Attributes:
-        tracks: numbers of these components among the page's tracks.
-        labels: number of the track of its behaviours; None where they are the page's own groups.
-    """
+    """A run of analyze_dynamics.py whose first K components are in a page."""
 
     dynamics: Dynamics
-    tracks: tuple[int, ...]
-    labels: int | None
+    tracks: tuple[int, ...]  # numbers of these components among the page's tracks
+    labels: int | None  # number of the track of its behaviours; None where they are the page's own groups
 
     @property
     def tables(self) -> dict[str, np.ndarray]:

@@ -20,27 +20,17 @@ class Feature:
 
     A feature may use the record's tick and earlier ticks of the same life, never later ones. What is only a target
     (`analysis.probes.targets`) may, gets every tick of whole lives, and is NaN where the question makes no sense.
-
-    Attributes:
-        unit: of its values; "0 or 1" for a yes-or-no feature.
-        definition: one sentence that says exactly what is measured.
-        compute: function from records to (B,) values.
-        over_time: whether it uses earlier ticks of the life; `compute` then gets every tick of each life.
-        of_tiles: whether it needs the tiles in view, the largest part of an observation.
-        choice: the categorical feature of which it is one option, such as "move"; "" for a feature of its own.
-        phrase: what agents do or see where an option is 1, such as "moves west"; "" for a feature of its own.
-        curve: that a target belongs to with those that differ in nothing but how far ahead they look.
     """
 
     name: str
-    unit: str
-    definition: str
-    compute: Compute
-    over_time: bool = False
-    of_tiles: bool = False
-    choice: str = ""
-    phrase: str = ""
-    curve: str | None = None
+    unit: str  # of its values; "0 or 1" for a yes-or-no feature
+    definition: str  # one sentence that says exactly what is measured
+    compute: Compute  # function from records to (B,) values
+    over_time: bool = False  # whether it uses earlier ticks of the life; `compute` then gets every tick of each life
+    of_tiles: bool = False  # whether it needs the tiles in view, the largest part of an observation
+    choice: str = ""  # the categorical feature of which it is one option, such as "move"; "" for a feature of its own
+    phrase: str = ""  # what agents do or see where an option is 1, such as "moves west"; "" for a feature of its own
+    curve: str | None = None  # that a target belongs to with those that differ in nothing but how far ahead they look
     ticks_ahead: int | None = None
 
     @property
@@ -51,19 +41,15 @@ class Feature:
 
 @dataclass(frozen=True, eq=False)
 class Category:
-    """A categorical feature.
-
-    Attributes:
-        options: short name of each option, and the phrase that says what holds in its records, in order.
-        compute: function from B records to the number of each record's option, (B,) int64.
-        head: the action head that it reads; "" for none.
-    """
+    """A categorical feature."""
 
     name: str
     definition: str
     options: Mapping[str, str]
+    """Short name of each option, and the phrase that says what holds in its records, in order."""
     compute: Callable[[Observed], np.ndarray]
-    head: str = ""
+    """Function from B records to the number of each record's option, (B,) int64."""
+    head: str = ""  # the action head that it reads; "" for none
     over_time: bool = False
     of_tiles: bool = False
 

@@ -20,50 +20,36 @@ PLAYED_FILE = "stages.json"
 
 @dataclass(frozen=True)
 class Played:
-    """A stage as it was run.
-
-    Attributes:
-        command: as typed, with the folder of results that is the default.
-        read: SHA-256 of each file that it read, by path.
-    """
+    """A stage as it was run."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     name: str
-    command: str
+    command: str  # as typed, with the folder of results that is the default
     seconds: float
-    read: dict[str, str]
+    read: dict[str, str]  # SHA-256 of each file that it read, by path
 
 
 @dataclass(frozen=True)
 class Named:
-    """When a study's primary outcomes were named.
-
-    Attributes:
-        since: the day, as in 2026-11-26.
-        begun: how many stages had been begun by then.
-        outcomes: each in words.
-    """
+    """When a study's primary outcomes were named."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
-    since: str
-    begun: int
-    outcomes: list[str]
+    since: str  # the day, as in 2026-11-26
+    begun: int  # how many stages had been begun by then
+    outcomes: list[str]  # each in words
 
 
 @dataclass(frozen=True)
 class History:
-    """How a page's results came about.
-
-    Attributes:
-        primary: when the primary outcomes were named; None if there are none, or nobody wrote down when.
-    """
+    """How a page's results came about."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     stages: list[Played]
     primary: Named | None = None
+    """When the primary outcomes were named; None if there are none, or nobody wrote down when."""
 
     @property
     def commands(self) -> dict[str, str]:

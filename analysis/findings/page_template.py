@@ -35,17 +35,12 @@ _WRAPPED = re.compile(r"(?<=[^\n])\n[ \t]*(?=[^\s#|<])(?!- |!\[|```)")
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a claim.
-
-    Attributes:
-        what: is said of the column over several stages; empty for a row of one stage.
-        form: its format; empty for the text as it stands in the table.
-    """
+    """A number of a claim."""
 
     row: str
     column: str
-    what: str = ""
-    form: str = ""
+    what: str = ""  # is said of the column over several stages; empty for a row of one stage
+    form: str = ""  # its format; empty for the text as it stands in the table
 
     @property
     def key(self) -> str:
@@ -62,14 +57,10 @@ Words = tuple[str | Number, ...]
 
 @dataclass(frozen=True)
 class PageText:
-    """A page's text.
-
-    Attributes:
-        claims: sentence and control of each claim by its name, in the order of the page.
-    """
+    """A page's text."""
 
     source: str
-    claims: dict[str, tuple[Words, Words]]
+    claims: dict[str, tuple[Words, Words]]  # sentence and control of each claim by its name, in the order of the page
     parts: tuple[str, ...]
 
     def render(self, claims: Mapping[str, str], parts: Mapping[str, str]) -> str:

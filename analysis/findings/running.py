@@ -37,38 +37,26 @@ _LAST_LINES = 40
 
 @dataclass(frozen=True)
 class StageState:
-    """What is known of a stage that was begun.
-
-    Attributes:
-        key: hash of its command and of all that it reads.
-        read: SHA-256 of each file that it read, by path.
-        seconds: that it has taken so far.
-        files: size of each file that it left, by path in its folder; None until it is finished.
-    """
+    """What is known of a stage that was begun."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
-    key: str
+    key: str  # hash of its command and of all that it reads
     command: str
-    read: dict[str, str]
-    seconds: float
+    read: dict[str, str]  # SHA-256 of each file that it read, by path
+    seconds: float  # that it has taken so far
     files: dict[str, int] | None = None
+    """Size of each file that it left, by path in its folder; None until it is finished."""
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What running a study would do.
-
-    Attributes:
-        action: finished stages are skipped, interrupted ones continued or begun again.
-        state: in which the stage begins, with the seconds that it has taken if it is continued.
-        minutes: left, as an estimate.
-    """
+    """What running a study would do."""
 
     stage: Stage
-    action: Action
-    state: StageState
-    minutes: float
+    action: Action  # finished stages are skipped, interrupted ones continued or begun again
+    state: StageState  # in which the stage begins, with the seconds that it has taken if it is continued
+    minutes: float  # left, as an estimate
 
 
 Report = Callable[[StudyPlan, str, float], None]
@@ -77,16 +65,11 @@ Report = Callable[[StudyPlan, str, float], None]
 
 @dataclass(eq=False)
 class StudyRun:
-    """A study in its folder of results.
-
-    Attributes:
-        folder: holds a folder and a log for each stage.
-        scripts: folder of the scripts; commands are run from there.
-    """
+    """A study in its folder of results."""
 
     study: Study
-    folder: Path
-    scripts: Path
+    folder: Path  # holds a folder and a log for each stage
+    scripts: Path  # folder of the scripts; commands are run from there
     states: dict[str, StageState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -48,29 +48,24 @@ _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 
 @dataclass(frozen=True)
 class Stage:
-    """One command of a study.
-
-    Attributes:
-        name: of the stage and of its folder.
-        run: a script of this project and its options; {here} is the stage's folder, {parent} the one above it, and
-            {OTHER} the folder of another stage, which is run before.
-        minutes: that it takes on two cores, as an estimate.
-        reads: files and folders that the results depend on, such as policies, besides folders of other stages.
-        resume: option with which the script continues an interrupted run; empty if the same command does so; None if
-            an interrupted run must begin again.
-        each: values for each of which the stage is run, as a stage of its own; {each} stands for the value in its name,
-            command and files. A command that plays episodes and says no --seed gets one of its own for each, so that
-            trainings do not share their worlds.
-    """
+    """One command of a study."""
 
     __pydantic_config__ = _STRICT
 
-    name: str
+    name: str  # of the stage and of its folder
     run: str
-    minutes: float
+    """A script of this project and its options; {here} is the stage's folder, {parent} the one above it, and {OTHER}
+    the folder of another stage, which is run before."""
+    minutes: float  # that it takes on two cores, as an estimate
     reads: tuple[str, ...] = ()
+    """Files and folders that the results depend on, such as policies, besides folders of other stages."""
     resume: str | None = None
+    """Option with which the script continues an interrupted run; empty if the same command does so; None if an
+    interrupted run must begin again."""
     each: tuple[str, ...] = ()
+    """Values for each of which the stage is run, as a stage of its own; {each} stands for the value in its name,
+    command and files. A command that plays episodes and says no --seed gets one of its own for each, so that trainings
+    do not share their worlds."""
 
     def needs(self, names: set[str]) -> set[str]:
         """Return which of some stages' folders its command names."""
@@ -79,20 +74,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row of a table of results, or the mean over the same row of several stages.
-
-    Attributes:
-        stage: whose folder holds the table; with * or ?, all stages of that pattern, which are taken for trainings.
-        where: contents of columns that the row has, and no other row.
-        minus: with several stages: the pattern of others, whose mean is subtracted; their tables have the same row.
-    """
+    """One row of a table of results, or the mean over the same row of several stages."""
 
     __pydantic_config__ = _STRICT
 
-    stage: str
+    stage: str  # whose folder holds the table; with * or ?, all stages of that pattern, which are taken for trainings
     file: str
-    where: dict[str, str] = field(default_factory=dict)
+    where: dict[str, str] = field(default_factory=dict)  # contents of columns that the row has, and no other row
     minus: str | None = None
+    """With several stages: the pattern of others, whose mean is subtracted; their tables have the same row."""
 
     @property
     def several(self) -> bool:
@@ -128,15 +118,11 @@ class Primary(TableRow):
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence, with its numbers taken from results.
-
-    Attributes:
-        control: what could have refuted it.
-    """
+    """One sentence, with its numbers taken from results."""
 
     name: str
     says: Words
-    control: Words
+    control: Words  # what could have refuted it
     rows: dict[str, TableRow]
 
     @property
@@ -162,66 +148,47 @@ class Claim:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows of stages' tables.
-
-    Attributes:
-        stage: as in `TableRow`.
-        file: as in `TableRow`.
-        columns: to show; a colon and a format, such as `value:+.1f`, round their numbers.
-        where: contents of columns that rows must have; * stands for any text.
-        largest_first: a column by whose numbers the rows of all stages are ordered; by default they stay in order.
-        across: a column whose contents become columns, one for each, in place of rows. `columns` are then those that
-            name a row; every cell has the value and its interval, from the columns value, low and high.
-        digits: with `across`: after the decimal point.
-    """
+    """Rows of stages' tables."""
 
     __pydantic_config__ = _STRICT
 
     title: str
-    stage: str
-    file: str
-    columns: tuple[str, ...]
+    stage: str  # as in `TableRow`
+    file: str  # as in `TableRow`
+    columns: tuple[str, ...]  # to show; a colon and a format, such as `value:+.1f`, round their numbers
     where: dict[str, str] = field(default_factory=dict)
+    """Contents of columns that rows must have; * stands for any text."""
     across: str | None = None
-    digits: int = 2
+    """A column whose contents become columns, one for each, in place of rows. `columns` are then those that name a row;
+    every cell has the value and its interval, from the columns value, low and high."""
+    digits: int = 2  # with `across`: after the decimal point
     largest_first: str | None = None
+    """A column by whose numbers the rows of all stages are ordered; by default they stay in order."""
 
 
 @dataclass(frozen=True)
 class ResultFigure:
-    """A figure of a stage.
-
-    Attributes:
-        file: PNG in its folder.
-    """
+    """A figure of a stage."""
 
     __pydantic_config__ = _STRICT
 
     stage: str
-    file: str
+    file: str  # PNG in its folder
     caption: str
 
 
 @dataclass(frozen=True)
 class Forest:
-    """A forest plot: one row of results in every training of several kinds.
-
-    Attributes:
-        axis: what the number is, with its unit.
-        file: as in `TableRow`; the number's columns are value, low and high.
-        where: as in `TableRow`.
-        groups: pattern of the stages of each kind, by name.
-        control: column of the same row whose mean over the trainings is drawn beside theirs.
-    """
+    """A forest plot: one row of results in every training of several kinds."""
 
     __pydantic_config__ = _STRICT
 
     title: str
-    axis: str
-    file: str
-    where: dict[str, str]
-    groups: dict[str, str]
-    control: str | None = None
+    axis: str  # what the number is, with its unit
+    file: str  # as in `TableRow`; the number's columns are value, low and high
+    where: dict[str, str]  # as in `TableRow`
+    groups: dict[str, str]  # pattern of the stages of each kind, by name
+    control: str | None = None  # column of the same row whose mean over the trainings is drawn beside theirs
 
     @property
     def rows(self) -> list[TableRow]:

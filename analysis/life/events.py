@@ -25,17 +25,11 @@ NPC_NAMES = {number: f"{kind} NPC" for kind, number in NPC_TYPES.items()}
 
 @dataclass(frozen=True)
 class LifeEvents:
-    """Events in order of lives, ticks and kinds; every field has one entry per event. E events.
+    """Events in order of lives, ticks and kinds; every field has one entry per event. E events."""
 
-    Attributes:
-        record: index of the record at which it shows, (E,) int64.
-        kind: index into `EVENT_KINDS`, (E,) int64.
-        detail: in words: opponent and damage of a hit, level reached, goods traded, cause of death.
-    """
-
-    record: np.ndarray
-    kind: np.ndarray
-    detail: tuple[str, ...]
+    record: np.ndarray  # index of the record at which it shows, (E,) int64
+    kind: np.ndarray  # index into `EVENT_KINDS`, (E,) int64
+    detail: tuple[str, ...]  # in words: opponent and damage of a hit, level reached, goods traded, cause of death
 
     def __len__(self) -> int:
         return len(self.record)

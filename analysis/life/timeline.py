@@ -29,19 +29,14 @@ ESTIMATES = ("reward", "value")
 
 @dataclass(frozen=True)
 class Timeline:
-    """Lives tick by tick. B records, sorted by life, then tick.
-
-    Attributes:
-        lives: of the records; life i owns lives.lengths[i] records from lives.starts[i].
-        columns: `FEATURES_SHOWN` by the names and in the units of docs/features.md, and `ESTIMATES` in the units of
-            the reward, NaN if the dump does not record them; (B,) float64 each.
-        events: of the lives; `record` is an index into these records.
-    """
+    """Lives tick by tick. B records, sorted by life, then tick."""
 
     records: Records
-    lives: Lives
+    lives: Lives  # of the records; life i owns lives.lengths[i] records from lives.starts[i]
     columns: dict[str, np.ndarray]
-    events: LifeEvents
+    """`FEATURES_SHOWN` by the names and in the units of docs/features.md, and `ESTIMATES` in the units of the reward,
+    NaN if the dump does not record them; (B,) float64 each."""
+    events: LifeEvents  # of the lives; `record` is an index into these records
 
     def __len__(self) -> int:
         return len(self.records)

@@ -43,15 +43,10 @@ def environment(folder: Path, trim: bool = False) -> "Environment":
 
 @dataclass(frozen=True)
 class Scripts:
-    """The scripts of a page, which runs these and no others.
+    """The scripts of a page, which runs these and no others."""
 
-    Attributes:
-        elements: the script elements, ready to be put into the page.
-        allowed: what the page's Content-Security-Policy must name for the browser to run them.
-    """
-
-    elements: Any
-    allowed: Any
+    elements: Any  # the script elements, ready to be put into the page
+    allowed: Any  # what the page's Content-Security-Policy must name for the browser to run them
 
     @staticmethod
     def of(scripts: Sequence[str]) -> "Scripts":

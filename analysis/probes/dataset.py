@@ -27,31 +27,21 @@ _UNKNOWN_MAP = -1
 
 @dataclass(frozen=True, eq=False)
 class ProbeData:
-    """What the probes of one dump work on. B records, T targets, G given variables, W worlds.
-
-    Attributes:
-        inputs: name -> (B, columns) float32, without columns that never change; read from disk at each access.
-        varying: name -> which of all columns these are, (all columns,) bool.
-        bands: name -> sets of columns to choose from within the folds, (K, columns) float64, 1 for a column that is in;
-            for inputs that have no such choice nothing.
-        targets: (B, T) float64, NaN where a target does not apply.
-        given: variables to hold against the memory, (B, G) float64.
-        world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
-        episode: of each record, (B,) int64, as the dump numbers them.
-        by_map: whether worlds are maps; otherwise they are episodes, and maps may come again in another one.
-        networks: other networks' memories on the same stream, layer -> (B, units) float32.
-    """
+    """What the probes of one dump work on. B records, T targets, G given variables, W worlds."""
 
     inputs: Mapping[str, np.ndarray]
-    varying: dict[str, np.ndarray]
+    """Name -> (B, columns) float32, without columns that never change; read from disk at each access."""
+    varying: dict[str, np.ndarray]  # name -> which of all columns these are, (all columns,) bool
     bands: dict[str, np.ndarray]
-    targets: np.ndarray
-    given: np.ndarray
-    world: np.ndarray
-    episode: np.ndarray
+    """Name -> sets of columns to choose from within the folds, (K, columns) float64, 1 for a column that is in; for
+    inputs that have no such choice nothing."""
+    targets: np.ndarray  # (B, T) float64, NaN where a target does not apply
+    given: np.ndarray  # variables to hold against the memory, (B, G) float64
+    world: np.ndarray  # the world of each record, (B,) int64 in [0, W): its map, or its episode
+    episode: np.ndarray  # of each record, (B,) int64, as the dump numbers them
     lives: Lives
-    by_map: bool
-    networks: dict[str, np.ndarray]
+    by_map: bool  # whether worlds are maps; otherwise they are episodes, and maps may come again in another one
+    networks: dict[str, np.ndarray]  # other networks' memories on the same stream, layer -> (B, units) float32
 
     def __len__(self) -> int:
         return len(self.world)
@@ -64,19 +54,13 @@ class ProbeData:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to take from a dump.
+    """What to take from a dump."""
 
-    Attributes:
-        inputs: to build, of which the dump has the layers.
-        subsample: whose seed is that of the reservoir, too.
-        networks: further layers to keep.
-    """
-
-    inputs: tuple[Input, ...]
+    inputs: tuple[Input, ...]  # to build, of which the dump has the layers
     targets: tuple[Feature, ...]
     given: tuple[Feature, ...]
-    subsample: Subsample
-    networks: tuple[str, ...] = ()
+    subsample: Subsample  # whose seed is that of the reservoir, too
+    networks: tuple[str, ...] = ()  # further layers to keep
 
 
 def read_probe_data(

@@ -28,26 +28,21 @@ _SMALLEST_SCORE = 0.01
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything by probe and input; advantage, increment and selectivity for memories only.
-
-    Attributes:
-        precision: average precision of binary targets, NaN for others.
-        advantages: what a memory's probe scores beyond the best of all baselines. The best of several noisy baselines
-            looks better than any is, so the bias is negative where it matters, and the advantage errs towards too
-            little.
-        increments: what a memory adds to each baseline: the score of a probe of both minus that of the same probe of
-            the baseline. `EVERY_BASELINE` is the one over the baseline to which the memory adds with the least
-            certainty; its p-value tests whether the memory adds to every baseline (an intersection-union test: Berger
-            1982, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24).
-        increments_given: to every baseline that also reads the given variables; empty if there are none.
-    """
+    """Everything by probe and input; advantage, increment and selectivity for memories only."""
 
     scores: dict[Key, Estimates]
-    precision: dict[Key, Estimates]
+    precision: dict[Key, Estimates]  # average precision of binary targets, NaN for others
     advantages: dict[Key, Estimates]
+    """What a memory's probe scores beyond the best of all baselines. The best of several noisy baselines looks better
+    than any is, so the bias is negative where it matters, and the advantage errs towards too little."""
     increments: dict[Key, dict[str, Estimates]]
+    """What a memory adds to each baseline: the score of a probe of both minus that of the same probe of the baseline.
+    `EVERY_BASELINE` is the one over the baseline to which the memory adds with the least certainty; its p-value tests
+    whether the memory adds to every baseline (an intersection-union test: Berger 1982, "Multiparameter hypothesis
+    testing and acceptance sampling", Technometrics 24)."""
     selectivities: dict[Key, Estimates]
     increments_given: dict[Key, dict[str, Estimates]]
+    """To every baseline that also reads the given variables; empty if there are none."""
 
 
 def findings(probed: Probed, inputs: Sequence[Input], weights: np.ndarray, chance: np.ndarray) -> Findings:

@@ -36,19 +36,14 @@ _COLUMNS = 128
 
 @dataclass(frozen=True)
 class Input:
-    """One thing that a probe reads.
-
-    Attributes:
-        kind: memory, whose advantage is measured, or baseline, which holds nothing that a memory was trained to keep.
-        layers: of the dump that it is made of; none if it is made of observations alone.
-        observations: how many, the present one included, of a history; 1 for everything else.
-    """
+    """One thing that a probe reads."""
 
     name: str
     kind: Literal["memory", "baseline"]
+    """Memory, whose advantage is measured, or baseline, which holds nothing that a memory was trained to keep."""
     title: str
-    layers: tuple[str, ...] = ()
-    observations: int = 1
+    layers: tuple[str, ...] = ()  # of the dump that it is made of; none if it is made of observations alone
+    observations: int = 1  # how many, the present one included, of a history; 1 for everything else
 
     @property
     def as_observations(self) -> int:
@@ -150,15 +145,10 @@ def observations_of(name: str) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of several arrays side by side, for some records.
+    """The columns of several arrays side by side, for some records."""
 
-    Attributes:
-        parts: arrays of the same B records, (B, columns) float32 each.
-        rows: which of the B records these are, (N,) int64.
-    """
-
-    parts: tuple[np.ndarray, ...]
-    rows: np.ndarray
+    parts: tuple[np.ndarray, ...]  # arrays of the same B records, (B, columns) float32 each
+    rows: np.ndarray  # which of the B records these are, (N,) int64
 
     @staticmethod
     def of(x: "np.ndarray | Columns") -> "Columns":

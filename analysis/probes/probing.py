@@ -31,27 +31,23 @@ Job = Callable[[Task], "Probed"]
 
 @dataclass(frozen=True)
 class Probed:
-    """How well the targets of one dump are predicted.
-
-    Attributes:
-        reasons: why a target was not probed, None where it was; nothing in what a job returns.
-        losses: (probe, input) -> errors, world by world, in the order of the targets.
-        precision: (probe, input) -> likewise, by average precision; nothing at stake for targets that are not binary.
-        controls: likewise of the control tasks, for memories.
-        together: (probe, memory, baseline) -> likewise of probes that read both.
-        read_outs: memory -> linear read-outs of all targets, in the order of the targets.
-        known: (probe, baseline) -> likewise of probes that also read the given variables; empty if there are none.
-        known_together: (probe, memory, baseline) -> likewise of probes that read all three.
-    """
+    """How well the targets of one dump are predicted."""
 
     reasons: tuple[str | None, ...] = ()
+    """Why a target was not probed, None where it was; nothing in what a job returns."""
     losses: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    """(probe, input) -> errors, world by world, in the order of the targets."""
     precision: dict[tuple[str, str], Losses] = field(default_factory=dict)
-    controls: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    """(probe, input) -> likewise, by average precision; nothing at stake for targets that are not binary."""
+    controls: dict[tuple[str, str], Losses] = field(default_factory=dict)  # likewise of the control tasks, for memories
     together: dict[tuple[str, str, str], Losses] = field(default_factory=dict)
+    """(probe, memory, baseline) -> likewise of probes that read both."""
     read_outs: dict[str, ReadOuts] = field(default_factory=dict)
+    """Memory -> linear read-outs of all targets, in the order of the targets."""
     known: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    """(probe, baseline) -> likewise of probes that also read the given variables; empty if there are none."""
     known_together: dict[tuple[str, str, str], Losses] = field(default_factory=dict)
+    """(probe, memory, baseline) -> likewise of probes that read all three."""
 
     @property
     def usable(self) -> np.ndarray:

@@ -118,33 +118,26 @@ class CKARow:
 
 @dataclass(frozen=True)
 class DumpReport:
-    """All that was found in one dump.
-
-    Attributes:
-        steps_trained: agent-steps; None where nobody knows.
-        worlds: that were resampled and split.
-        worlds_are: "maps" or "episodes".
-        missing: inputs that were asked for and that the dump does not hold.
-        targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
-            value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.
-        given: part by part, the R squared of each target once the given variables are known.
-    """
+    """All that was found in one dump."""
 
     name: str
     policy: str
     agent: str
-    steps_trained: int | None
+    steps_trained: int | None  # agent-steps; None where nobody knows
     records: int
     lives: int
-    worlds: int
-    worlds_are: str
+    worlds: int  # that were resampled and split
+    worlds_are: str  # "maps" or "episodes"
     inputs: tuple[str, ...]
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # inputs that were asked for and that the dump does not hold
     targets: tuple[dict[str, Any], ...]
+    """Name, unit, definition, measure, chance, why it was not probed, the number of records in which its value is
+    known, and the curve that it belongs to and the ticks ahead if it has a horizon."""
     scores: tuple[ScoreRow, ...]
     advantages: tuple[AdvantageRow, ...]
     increments: tuple[IncrementRow, ...]
     given: tuple[dict[str, str | float | None], ...]
+    """Part by part, the R squared of each target once the given variables are known."""
     cka: tuple[CKARow, ...]
     increments_given: tuple[IncrementRow, ...] = ()
 

@@ -100,20 +100,16 @@ def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, w
 
 @dataclass(frozen=True)
 class Estimates:
-    """Values with their intervals and the p-values of being above 0 by chance, (T,) each; NaN where unknown.
-
-    Attributes:
-        over: the kind of probe and the baseline that each value is a difference from, where it was chosen among
-            several; None where nothing was probed.
-        bias: how far the bootstrap's mean lies from the value of an advantage, (T,).
-    """
+    """Values with their intervals and the p-values of being above 0 by chance, (T,) each; NaN where unknown."""
 
     value: np.ndarray
     low: np.ndarray
     high: np.ndarray
     p: np.ndarray
     over: tuple[Key | None, ...] = ()
-    bias: np.ndarray | None = None
+    """The kind of probe and the baseline that each value is a difference from, where it was chosen among several; None
+    where nothing was probed."""
+    bias: np.ndarray | None = None  # how far the bootstrap's mean lies from the value of an advantage, (T,)
 
     @cached_property
     def q(self) -> np.ndarray:

@@ -22,21 +22,14 @@ SHUFFLED_TOGETHER = 4
 
 @dataclass(frozen=True)
 class Parts:
-    """What to read of each record; by default everything.
+    """What to read of each record; by default everything."""
 
-    Attributes:
-        layers: to read; None for all.
-        columns: optional columns to read; None for all.
-        leave_out: as in `activation_store.reader.read_dump`.
-        episodes: to read; None for all.
-        lives: to read, each a slot, an agent and an episode; None for all. Each episode read must have one of them.
-    """
-
-    layers: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
-    leave_out: tuple[str, ...] = ()
-    episodes: tuple[int, ...] | None = None
+    layers: tuple[str, ...] | None = None  # to read; None for all
+    columns: tuple[str, ...] | None = None  # optional columns to read; None for all
+    leave_out: tuple[str, ...] = ()  # as in `activation_store.reader.read_dump`
+    episodes: tuple[int, ...] | None = None  # to read; None for all
     lives: tuple[tuple[int, ...], ...] | None = None
+    """To read, each a slot, an agent and an episode; None for all. Each episode read must have one of them."""
 
 
 EVERYTHING = Parts()
@@ -44,20 +37,14 @@ EVERYTHING = Parts()
 
 @dataclass(frozen=True, eq=False)
 class SequenceBatch:
-    """S sequences of consecutive ticks, each of one life. T ticks in the longest sequence, B records in total.
+    """S sequences of consecutive ticks, each of one life. T ticks in the longest sequence, B records in total."""
 
-    Attributes:
-        records: of all sequences, concatenated, each in order of ticks.
-        lengths: ticks of each sequence, (S,) int64.
-        first: index of each sequence's first record in its life, (S,) int64; 0 at spawn.
-        before: layer -> activations of the record before each sequence, (S, units) float32; zeros at spawn. For
-            states of the memory, this is the memory at the start of the sequence.
-    """
-
-    records: Records
-    lengths: np.ndarray
-    first: np.ndarray
+    records: Records  # of all sequences, concatenated, each in order of ticks
+    lengths: np.ndarray  # ticks of each sequence, (S,) int64
+    first: np.ndarray  # index of each sequence's first record in its life, (S,) int64; 0 at spawn
     before: dict[str, np.ndarray] = field(default_factory=dict)
+    """Layer -> activations of the record before each sequence, (S, units) float32; zeros at spawn. For states of the
+    memory, this is the memory at the start of the sequence."""
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -16,19 +16,13 @@ from common.user_error import UserError
 
 @dataclass(frozen=True)
 class ReplayClusters:
-    """The cluster of each agent at each tick.
-
-    Attributes:
-        label: `labels.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one,
-            (T, P) int32.
-        exact: whether the run labelled the record itself, (T, P) bool.
-        episode: number in the dump of the episode that the replay shows.
-    """
+    """The cluster of each agent at each tick."""
 
     label: np.ndarray
-    exact: np.ndarray
+    """`labels.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one, (T, P) int32."""
+    exact: np.ndarray  # whether the run labelled the record itself, (T, P) bool
     run: str
-    episode: int
+    episode: int  # number in the dump of the episode that the replay shows
 
     @property
     def clusters(self) -> list[int]:

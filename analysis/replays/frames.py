@@ -34,17 +34,11 @@ _SMALLEST_NPC = 2.0
 
 @dataclass(frozen=True)
 class AgentColours:
-    """How agents are coloured.
+    """How agents are coloured."""
 
-    Attributes:
-        colour: index into `colours`, (T, P) int64.
-        solid: False if the colour is from an earlier tick or there is no label, (T, P) bool.
-        colours: `#rrggbb`.
-    """
-
-    colour: np.ndarray
-    solid: np.ndarray
-    colours: tuple[str, ...]
+    colour: np.ndarray  # index into `colours`, (T, P) int64
+    solid: np.ndarray  # False if the colour is from an earlier tick or there is no label, (T, P) bool
+    colours: tuple[str, ...]  # `#rrggbb`
     legend: tuple[tuple[str, str], ...]
 
 

@@ -30,30 +30,19 @@ class Item:
 
 @dataclass(frozen=True)
 class Entities:
-    """The common fields of players and NPCs, (T, E) int32 where nothing else is said.
+    """The common fields of players and NPCs, (T, E) int32 where nothing else is said."""
 
-    Attributes:
-        ids: in the game: positive for players, negative for NPCs, (E,) int32.
-        names: as in the replay, E of them.
-        present: whether in a tick's packet, (T, E) bool.
-        alive: whether present and alive; the dead are still in the packet of their last tick, (T, E) bool.
-        level: the highest of their combat levels.
-        damage: health lost to the last hit that it took in this tick.
-        target: id of the entity that it attacked in this tick, 0 for nobody.
-        style: of that attack, an index into `STYLES`.
-    """
-
-    ids: np.ndarray
-    names: tuple[str, ...]
-    present: np.ndarray
-    alive: np.ndarray
+    ids: np.ndarray  # in the game: positive for players, negative for NPCs, (E,) int32
+    names: tuple[str, ...]  # as in the replay, E of them
+    present: np.ndarray  # whether in a tick's packet, (T, E) bool
+    alive: np.ndarray  # whether present and alive; the dead are still in the packet of their last tick, (T, E) bool
     row: np.ndarray
     col: np.ndarray
     health: np.ndarray
-    level: np.ndarray
-    damage: np.ndarray
-    target: np.ndarray
-    style: np.ndarray
+    level: np.ndarray  # the highest of their combat levels
+    damage: np.ndarray  # health lost to the last hit that it took in this tick
+    target: np.ndarray  # id of the entity that it attacked in this tick, 0 for nobody
+    style: np.ndarray  # of that attack, an index into `STYLES`
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,26 +50,18 @@ class Entities:
 
 @dataclass(frozen=True)
 class Players(Entities):
-    """The agents, (T, P) int32 each; of skills, (T, P, skills).
-
-    Attributes:
-        kills: players defeated so far.
-        inflicted: damage dealt so far.
-        received: damage taken so far.
-        frozen: ticks for which it still cannot act.
-        inventory: index into `Replay.inventories`.
-    """
+    """The agents, (T, P) int32 each; of skills, (T, P, skills)."""
 
     food: np.ndarray
     water: np.ndarray
     gold: np.ndarray
-    kills: np.ndarray
-    inflicted: np.ndarray
-    received: np.ndarray
-    frozen: np.ndarray
+    kills: np.ndarray  # players defeated so far
+    inflicted: np.ndarray  # damage dealt so far
+    received: np.ndarray  # damage taken so far
+    frozen: np.ndarray  # ticks for which it still cannot act
     skill_level: np.ndarray
     skill_experience: np.ndarray
-    inventory: np.ndarray
+    inventory: np.ndarray  # index into `Replay.inventories`
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -97,20 +78,15 @@ class Npcs(Entities):
 
 @dataclass(frozen=True)
 class Replay:
-    """One episode.
+    """One episode."""
 
-    Attributes:
-        tiles: materials before any harvesting, (rows, cols) uint8.
-        harvested: sorted positions, row * cols + col, of the tiles that are used up at each tick; T arrays of int32.
-        inventories: every inventory that occurs; the first is empty.
-    """
-
-    tiles: np.ndarray
+    tiles: np.ndarray  # materials before any harvesting, (rows, cols) uint8
     harvested: tuple[np.ndarray, ...]
+    """Sorted positions, row * cols + col, of the tiles that are used up at each tick; T arrays of int32."""
     players: Players
     npcs: Npcs
     skills: tuple[str, ...]
-    inventories: tuple[tuple[Item, ...], ...]
+    inventories: tuple[tuple[Item, ...], ...]  # every inventory that occurs; the first is empty
 
     @property
     def ticks(self) -> int:
@@ -138,22 +114,14 @@ def policy_of(name: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class Events:
-    """Events in order of ticks; every array has one entry per event, int32.
-
-    Attributes:
-        kind: index into `EVENT_KINDS`.
-        player: column of the agent concerned.
-        other: id of its killer or victim; 0 for nobody.
-        detail: for a death, an index into `CAUSES`; for a level-up, the skill.
-        value: for a level-up, the new level.
-    """
+    """Events in order of ticks; every array has one entry per event, int32."""
 
     tick: np.ndarray
-    kind: np.ndarray
-    player: np.ndarray
-    other: np.ndarray
-    detail: np.ndarray
-    value: np.ndarray
+    kind: np.ndarray  # index into `EVENT_KINDS`
+    player: np.ndarray  # column of the agent concerned
+    other: np.ndarray  # id of its killer or victim; 0 for nobody
+    detail: np.ndarray  # for a death, an index into `CAUSES`; for a level-up, the skill
+    value: np.ndarray  # for a level-up, the new level
 
     def __len__(self) -> int:
         return len(self.tick)

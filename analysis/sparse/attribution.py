@@ -36,17 +36,11 @@ _FEWEST = 3
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """What removing features from recorded ticks changes. R removals.
+    """What removing features from recorded ticks changes. R removals."""
 
-    Attributes:
-        feature: number of the feature, (R,) int64.
-        predicted: change of the value, and of the action's log-probability in nats, (2, R).
-        measured: the same, (2, R).
-    """
-
-    feature: np.ndarray
-    predicted: np.ndarray
-    measured: np.ndarray
+    feature: np.ndarray  # number of the feature, (R,) int64
+    predicted: np.ndarray  # change of the value, and of the action's log-probability in nats, (2, R)
+    measured: np.ndarray  # the same, (2, R)
     units: Units
 
     def correlation(self, output: int) -> Estimate:

@@ -38,21 +38,13 @@ PREFIXES = (16, 8, 4, 2, 1)
 
 @dataclass(eq=False)
 class Parameters:
-    """The parameters of an autoencoder with F features of U units, in normalised units.
+    """The parameters of an autoencoder with F features of U units, in normalised units."""
 
-    Attributes:
-        encoder: (F, U).
-        encoder_bias: (F,).
-        decoder: (F, U); rows have length 1.
-        centre: (U,).
-        log_threshold: (F,); used by jumprelu only.
-    """
-
-    encoder: torch.Tensor
-    encoder_bias: torch.Tensor
-    decoder: torch.Tensor
-    centre: torch.Tensor
-    log_threshold: torch.Tensor
+    encoder: torch.Tensor  # (F, U)
+    encoder_bias: torch.Tensor  # (F,)
+    decoder: torch.Tensor  # (F, U); rows have length 1
+    centre: torch.Tensor  # (U,)
+    log_threshold: torch.Tensor  # (F,); used by jumprelu only
 
     @staticmethod
     def drawn(
@@ -104,20 +96,13 @@ class Parameters:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one batch gives.
-
-    Attributes:
-        unexplained: share of the variance that the reconstruction does not explain.
-        fired: which features are active in any of the states, (F,) bool.
-        active: features of a state, on average.
-        least: smallest strength that BatchTopK kept; NaN for other kinds.
-    """
+    """What one batch gives."""
 
     loss: torch.Tensor
-    unexplained: float
-    fired: torch.Tensor
-    active: float
-    least: float
+    unexplained: float  # share of the variance that the reconstruction does not explain
+    fired: torch.Tensor  # which features are active in any of the states, (F,) bool
+    active: float  # features of a state, on average
+    least: float  # smallest strength that BatchTopK kept; NaN for other kinds
 
 
 def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead: torch.Tensor) -> Step:

@@ -148,16 +148,11 @@ def floor_plans(wanted: Sequence[FitPlan]) -> list[FitPlan]:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """One fitted dictionary.
-
-    Attributes:
-        dictionary: in raw units.
-        curve: of its training; empty for baselines.
-    """
+    """One fitted dictionary."""
 
     plan: FitPlan
-    dictionary: SparseDictionary
-    curve: tuple[Epoch, ...]
+    dictionary: SparseDictionary  # in raw units
+    curve: tuple[Epoch, ...]  # of its training; empty for baselines
 
 
 def claim(settings: SparseSettings, described: Mapping[str, Any]) -> Path:

@@ -46,33 +46,21 @@ critic's value, and the log-probability of the action that was taken, in nats.""
 
 @dataclass(frozen=True, eq=False)
 class Meanings:
-    """What each feature goes with in the test episodes; F features.
+    """What each feature goes with in the test episodes; F features."""
 
-    Attributes:
-        best: index of the behaviour chosen in the training episodes, (F,) int64.
-        correlation: of strength and behaviour, (F, N) for N behaviours.
-        given_time: of strength and what tick and age leave of the behaviour, (F, N).
-        auc: probability that the behaviour is higher in a record in which the feature is active than in one in which it
-            is not; a half for ties, (F, N).
-        p: of the best behaviour, (F,); NaN where too few lives carry information.
-        q: corrected for all features, (F,).
-        described: whether q is up to 5%, the correlation is not weak, and its sign is that of the training episodes,
-            (F,) bool.
-        density: share of the test records in which each feature is active, (F,).
-        by_age: the same for each part of a life, (F, AGE_BINS).
-        strongest: the largest strength, (F,).
-    """
-
-    best: np.ndarray
-    correlation: np.ndarray
-    given_time: np.ndarray
+    best: np.ndarray  # index of the behaviour chosen in the training episodes, (F,) int64
+    correlation: np.ndarray  # of strength and behaviour, (F, N) for N behaviours
+    given_time: np.ndarray  # of strength and what tick and age leave of the behaviour, (F, N)
     auc: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
+    """Probability that the behaviour is higher in a record in which the feature is active than in one in which it is
+    not; a half for ties, (F, N)."""
+    p: np.ndarray  # of the best behaviour, (F,); NaN where too few lives carry information
+    q: np.ndarray  # corrected for all features, (F,)
     described: np.ndarray
-    density: np.ndarray
-    by_age: np.ndarray
-    strongest: np.ndarray
+    """Whether q is up to 5%, the correlation is not weak, and its sign is that of the training episodes, (F,) bool."""
+    density: np.ndarray  # share of the test records in which each feature is active, (F,)
+    by_age: np.ndarray  # the same for each part of a life, (F, AGE_BINS)
+    strongest: np.ndarray  # the largest strength, (F,)
 
 
 def meanings(

@@ -19,26 +19,17 @@ FOUND_AGAIN = 0.9
 
 @dataclass(frozen=True, eq=False)
 class FeatureStability:
-    """How features match those of the same autoencoder with another seed.
+    """How features match those of the same autoencoder with another seed."""
 
-    Attributes:
-        cosine: of each living feature's direction with its partner in a one-to-one matching, (alive,).
-        found_again: share of living features with a partner at `FOUND_AGAIN` or more.
-        chance: mean cosine of as many random directions, matched in the same way.
-        floor: the cosines of two autoencoders of a Gaussian of the same covariance and autocorrelation, (their alive,).
-        gaussian: mean of these.
-        q: of each living feature's cosine against the floor, (alive,).
-        stable: share of living features that are above the floor, q <= 0.05.
-    """
-
-    cosine: np.ndarray
+    cosine: np.ndarray  # of each living feature's direction with its partner in a one-to-one matching, (alive,)
     mean: Estimate
-    found_again: Estimate
-    chance: float
+    found_again: Estimate  # share of living features with a partner at `FOUND_AGAIN` or more
+    chance: float  # mean cosine of as many random directions, matched in the same way
     floor: np.ndarray
-    gaussian: Estimate
-    q: np.ndarray
-    stable: float
+    """The cosines of two autoencoders of a Gaussian of the same covariance and autocorrelation, (their alive,)."""
+    gaussian: Estimate  # mean of these
+    q: np.ndarray  # of each living feature's cosine against the floor, (alive,)
+    stable: float  # share of living features that are above the floor, q <= 0.05
 
 
 def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int) -> FeatureStability:
@@ -105,20 +96,13 @@ def _ends(name: str, estimate: Estimate) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """Everything that is known of the dictionaries of one layer.
-
-    Attributes:
-        usages: of the test states, by name.
-        units: of intervals over the test states.
-        spliced: what splicing in changes; None if nothing was spliced.
-        stabilities: by the names of an autoencoder and its other seed.
-    """
+    """Everything that is known of the dictionaries of one layer."""
 
     fitted: dict[str, Fitted]
-    usages: dict[str, Usage]
-    units: Units
-    spliced: SplicedRun | None
-    stabilities: dict[tuple[str, str], FeatureStability]
+    usages: dict[str, Usage]  # of the test states, by name
+    units: Units  # of intervals over the test states
+    spliced: SplicedRun | None  # what splicing in changes; None if nothing was spliced
+    stabilities: dict[tuple[str, str], FeatureStability]  # by the names of an autoencoder and its other seed
 
     def scores(self) -> list[Row]:
         """Return a row for each dictionary on the test episodes.

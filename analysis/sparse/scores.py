@@ -20,17 +20,11 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What is resampled for intervals.
+    """What is resampled for intervals."""
 
-    Attributes:
-        name: "episode" or "life".
-        of_record: the unit of each record, (B,) int64.
-        draws: how often each resample draws each unit, (R, units).
-    """
-
-    name: str
-    of_record: np.ndarray
-    draws: np.ndarray
+    name: str  # "episode" or "life"
+    of_record: np.ndarray  # the unit of each record, (B,) int64
+    draws: np.ndarray  # how often each resample draws each unit, (R, units)
 
     @staticmethod
     def of(life: np.ndarray, episode: np.ndarray, seed: int) -> "Units":
@@ -58,23 +52,14 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """How a dictionary writes the test states.
+    """How a dictionary writes the test states."""
 
-    Attributes:
-        unexplained: share of the variance that reconstructions do not explain.
-        active: features of a state, on average.
-        alive: features that are active in at least one state.
-        density: share of the states in which each feature is active, (F,).
-        error: squared error of each record's reconstruction, (B,).
-        deviation: squared distance of each record's state from the mean, (B,).
-    """
-
-    unexplained: Estimate
-    active: float
-    alive: int
-    density: np.ndarray
-    error: np.ndarray
-    deviation: np.ndarray
+    unexplained: Estimate  # share of the variance that reconstructions do not explain
+    active: float  # features of a state, on average
+    alive: int  # features that are active in at least one state
+    density: np.ndarray  # share of the states in which each feature is active, (F,)
+    error: np.ndarray  # squared error of each record's reconstruction, (B,)
+    deviation: np.ndarray  # squared distance of each record's state from the mean, (B,)
 
 
 def usage(dictionary: SparseDictionary, states: np.ndarray, units: Units) -> Usage:

@@ -49,15 +49,11 @@ def reconstructions(dictionaries: Mapping[str, SparseDictionary]) -> dict[str, R
 
 @dataclass(frozen=True, eq=False)
 class RecordedPolicy:
-    """A policy with what its checkpoint says of it.
-
-    Attributes:
-        prefix: of the names of its layers in the dump: none, or that of the untrained network.
-    """
+    """A policy with what its checkpoint says of it."""
 
     policy: RecurrentPolicy
     info: CheckpointInfo
-    prefix: str = ""
+    prefix: str = ""  # of the names of its layers in the dump: none, or that of the untrained network
 
 
 def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, layer: str) -> RecordedPolicy:
@@ -155,18 +151,13 @@ def splice(
 
 @dataclass(frozen=True, eq=False)
 class SplicedRun:
-    """What several dictionaries change in the same records, by the dictionary's name, and `MEAN`.
-
-    Attributes:
-        kls: divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over
-            heads, in nats, (B,) each.
-        values: absolute difference of the critic's value, (B,) each.
-        value_spread: standard deviation of the critic's value over the records.
-    """
+    """What several dictionaries change in the same records, by the dictionary's name, and `MEAN`."""
 
     kls: Mapping[str, np.ndarray]
-    values: Mapping[str, np.ndarray]
-    value_spread: float
+    """Divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over heads,
+    in nats, (B,) each."""
+    values: Mapping[str, np.ndarray]  # absolute difference of the critic's value, (B,) each
+    value_spread: float  # standard deviation of the critic's value over the records
     units: Units
 
     def kl(self, name: str) -> Estimate:

@@ -40,15 +40,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class SparseStates:
-    """States of some episodes. B records, U units.
+    """States of some episodes. B records, U units."""
 
-    Attributes:
-        values: (B, U) float32.
-        places: slot, agent, episode and tick of each record, (B,) int64 each.
-    """
-
-    values: np.ndarray
-    places: dict[str, np.ndarray]
+    values: np.ndarray  # (B, U) float32
+    places: dict[str, np.ndarray]  # slot, agent, episode and tick of each record, (B,) int64 each
     lives: Lives
 
     def __len__(self) -> int:
@@ -140,19 +135,14 @@ def check_enough(folder: Path, states: int, features: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Behaviours:
-    """States and behaviours of the same records. B records, N behaviours.
-
-    Attributes:
-        values: (B, N) float32.
-        rest: what tick and age leave of them, in standard deviations of the values, (B, N) float32; 0 for those that
-            do not vary.
-        age: ticks since the first record of the life, (B,).
-    """
+    """States and behaviours of the same records. B records, N behaviours."""
 
     states: SparseStates
-    values: np.ndarray
+    values: np.ndarray  # (B, N) float32
     rest: np.ndarray
-    age: np.ndarray
+    """What tick and age leave of them, in standard deviations of the values, (B, N) float32; 0 for those that do not
+    vary."""
+    age: np.ndarray  # ticks since the first record of the life, (B,)
 
 
 def read_behaviours(

@@ -33,25 +33,17 @@ _REPORT_EVERY = 8
 
 @dataclass(frozen=True)
 class FitPlan:
-    """One dictionary to fit.
-
-    Attributes:
-        features: wanted; PCA and ICA have as many as the states have dimensions.
-        k: features of a state.
-        seed: of the first directions and of the order of states.
-        epochs: passes over the training states.
-        name: unique in the run, such as topk_8x_k32.
-        original: name of the plan that differs only in its seed and is reported; None if this is that one.
-    """
+    """One dictionary to fit."""
 
     kind: DictionaryKind
-    features: int
-    k: int
-    seed: int
-    epochs: int
-    name: str = ""
+    features: int  # wanted; PCA and ICA have as many as the states have dimensions
+    k: int  # features of a state
+    seed: int  # of the first directions and of the order of states
+    epochs: int  # passes over the training states
+    name: str = ""  # unique in the run, such as topk_8x_k32
     layer: str = ""
     original: str | None = None
+    """Name of the plan that differs only in its seed and is reported; None if this is that one."""
 
     @property
     def deciding(self) -> dict[str, Any]:
@@ -61,37 +53,23 @@ class FitPlan:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over the training states gives, on average over its batches.
+    """What one pass over the training states gives, on average over its batches."""
 
-    Attributes:
-        epoch: number, from 1.
-        states: seen in all epochs so far.
-        unexplained: share of the variance.
-        active: features of a state.
-        dead: features that count as dead at the end.
-    """
-
-    epoch: int
-    states: int
+    epoch: int  # number, from 1
+    states: int  # seen in all epochs so far
     loss: float
-    unexplained: float
-    active: float
-    dead: int
+    unexplained: float  # share of the variance
+    active: float  # features of a state
+    dead: int  # features that count as dead at the end
 
 
 @dataclass(frozen=True, eq=False)
 class Normalisation:
-    """How states are normalised: (state / scale) has the centre `centre` and a variance of 1 a unit on average.
+    """How states are normalised: (state / scale) has the centre `centre` and a variance of 1 a unit on average."""
 
-    Attributes:
-        scale: raw units in a normalised one.
-        centre: in normalised units, (U,) float32.
-        sample: some normalised states, (N, U) float32.
-    """
-
-    scale: float
-    centre: np.ndarray
-    sample: np.ndarray
+    scale: float  # raw units in a normalised one
+    centre: np.ndarray  # in normalised units, (U,) float32
+    sample: np.ndarray  # some normalised states, (N, U) float32
 
 
 def normalisation(states: np.ndarray, seed: int) -> Normalisation:

@@ -17,27 +17,17 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Association:
-    """How one categorical feature goes with all clusters together.
-
-    Attributes:
-        chi_square: of the table of clusters and options; noise is left out.
-        shifted_mean: the same with labels shifted in a circle within lives: mean over the permutations.
-        v: Cramer's V, 0 to 1, corrected for bias; NaN where there are fewer than two clusters or options.
-        p: of the test by shifts; NaN where V is, or too few lives carry information.
-        q: p corrected for all categorical features.
-        p_given_time: of the same test with tick and age held constant.
-        q_given_time: the larger of both p-values, corrected for all categorical features.
-    """
+    """How one categorical feature goes with all clusters together."""
 
     name: str
-    chi_square: float
-    shifted_mean: float
+    chi_square: float  # of the table of clusters and options; noise is left out
+    shifted_mean: float  # the same with labels shifted in a circle within lives: mean over the permutations
     shifted_largest: float
-    v: float
-    p: float
-    q: float
-    p_given_time: float
-    q_given_time: float
+    v: float  # Cramer's V, 0 to 1, corrected for bias; NaN where there are fewer than two clusters or options
+    p: float  # of the test by shifts; NaN where V is, or too few lives carry information
+    q: float  # p corrected for all categorical features
+    p_given_time: float  # of the same test with tick and age held constant
+    q_given_time: float  # the larger of both p-values, corrected for all categorical features
 
     @property
     def survives(self) -> bool:
@@ -47,21 +37,15 @@ class Association:
 
 @dataclass(frozen=True, eq=False)
 class EtaSquares:
-    """How one categorical feature goes with each of K components; arrays are (K,).
-
-    Attributes:
-        value: eta-square, the share of a component's variance that lies between options, 0 to 1.
-        shifted_mean: the same with options shifted in a circle within lives, mean over the permutations.
-        p: of the test by shifts; NaN where too few lives carry information.
-        q_given_time: the larger p of that test and of the one with tick and age held constant, corrected for all
-            components and categorical features.
-    """
+    """How one categorical feature goes with each of K components; arrays are (K,)."""
 
     name: str
-    value: np.ndarray
-    shifted_mean: np.ndarray
-    p: np.ndarray
+    value: np.ndarray  # eta-square, the share of a component's variance that lies between options, 0 to 1
+    shifted_mean: np.ndarray  # the same with options shifted in a circle within lives, mean over the permutations
+    p: np.ndarray  # of the test by shifts; NaN where too few lives carry information
     q_given_time: np.ndarray
+    """The larger p of that test and of the one with tick and age held constant, corrected for all components and
+    categorical features."""
 
     @property
     def surviving(self) -> list[int]:
@@ -72,22 +56,15 @@ class EtaSquares:
 
 @dataclass
 class _Totals:
-    """What is added up over clusters, for the labels as they are and each of M permutations; F columns.
+    """What is added up over clusters, for the labels as they are and each of M permutations; F columns."""
 
-    Attributes:
-        count: records in clusters, (M + 1, F).
-        squares: sum over clusters of squared records over the cluster's size, (M + 1, F).
-        score: sum over clusters of squared t-statistics, with lives as units, (2, M + 1, F): of the columns, and of
-            what tick and age leave of them.
-        score_together: the same with episodes as units.
-        informative: the most lives in which a shift changes some cluster's sum, (F,).
-    """
-
-    count: np.ndarray
-    squares: np.ndarray
+    count: np.ndarray  # records in clusters, (M + 1, F)
+    squares: np.ndarray  # sum over clusters of squared records over the cluster's size, (M + 1, F)
     score: np.ndarray
-    score_together: np.ndarray
-    informative: np.ndarray
+    """Sum over clusters of squared t-statistics, with lives as units, (2, M + 1, F): of the columns, and of what tick
+    and age leave of them."""
+    score_together: np.ndarray  # the same with episodes as units
+    informative: np.ndarray  # the most lives in which a shift changes some cluster's sum, (F,)
     informative_together: np.ndarray
 
     def p(self, given: int, columns: np.ndarray) -> float:

@@ -23,23 +23,19 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class CircularShiftTest:
-    """Tests of K clusters and F features; every array is (K, F).
-
-    Attributes:
-        p: two-sided; NaN where too few lives or episodes carry information. From `FEWEST_EPISODES` episodes on, the
-            larger of two: lives shifted independently, and all lives of an episode shifted together.
-        q: p after the correction for all clusters and features.
-        direction: 1 where the feature is higher in the cluster than elsewhere in the same lives, -1 lower, 0 neither.
-        informative_lives: lives in which a shift changes the cluster's sum: those that enter or leave the cluster, and
-            in which the feature varies.
-        informative_episodes: episodes of which the same is true; None where there are too few to shift them whole.
-    """
+    """Tests of K clusters and F features; every array is (K, F)."""
 
     p: np.ndarray
-    q: np.ndarray
+    """Two-sided; NaN where too few lives or episodes carry information. From `FEWEST_EPISODES` episodes on, the larger
+    of two: lives shifted independently, and all lives of an episode shifted together."""
+    q: np.ndarray  # p after the correction for all clusters and features
     direction: np.ndarray
+    """1 where the feature is higher in the cluster than elsewhere in the same lives, -1 lower, 0 neither."""
     informative_lives: np.ndarray
+    """Lives in which a shift changes the cluster's sum: those that enter or leave the cluster, and in which the feature
+    varies."""
     informative_episodes: np.ndarray | None = None
+    """Episodes of which the same is true; None where there are too few to shift them whole."""
 
 
 def circular_shift_test(
@@ -96,19 +92,12 @@ def _p_values(sums: ShiftedSums, fewest: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TimeCourse:
-    """What tick and age explain of F features, by least squares: a course over ticks and one over ages, added up.
+    """What tick and age explain of F features, by least squares: a course over ticks and one over ages, added up."""
 
-    Attributes:
-        ticks: that occur, rising, (n,).
-        ages: likewise, (m,).
-        of_tick: (n, F) float64.
-        of_age: (m, F) float64; the constant is in it.
-    """
-
-    ticks: np.ndarray
-    ages: np.ndarray
-    of_tick: np.ndarray
-    of_age: np.ndarray
+    ticks: np.ndarray  # that occur, rising, (n,)
+    ages: np.ndarray  # likewise, (m,)
+    of_tick: np.ndarray  # (n, F) float64
+    of_age: np.ndarray  # (m, F) float64; the constant is in it
 
     def explained(self, tick: np.ndarray, age: np.ndarray) -> np.ndarray:
         """Return what is expected at ticks and ages that occur, (B,) and (B,) to (B, F)."""
@@ -179,21 +168,16 @@ def _basis(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ShiftedCorrelations:
-    """Correlations of K columns with F others; every array is (K, F).
-
-    Attributes:
-        r: Pearson's r of deviations from the life's means; NaN where one of the two never varies within a life.
-        p: two-sided; NaN where fewer than `FEWEST_LIVES` lives, or `FEWEST_EPISODES` episodes, carry information. With
-            `FEWEST_EPISODES` episodes or more, the larger of two: lives shifted independently, and all lives of an
-            episode shifted together.
-        q: p after the correction for all K x F pairs (Benjamini and Hochberg 1995).
-        informative: lives in which the sum of products depends on the shift.
-    """
+    """Correlations of K columns with F others; every array is (K, F)."""
 
     r: np.ndarray
+    """Pearson's r of deviations from the life's means; NaN where one of the two never varies within a life."""
     p: np.ndarray
-    q: np.ndarray
-    informative: np.ndarray
+    """Two-sided; NaN where fewer than `FEWEST_LIVES` lives, or `FEWEST_EPISODES` episodes, carry information. With
+    `FEWEST_EPISODES` episodes or more, the larger of two: lives shifted independently, and all lives of an episode
+    shifted together."""
+    q: np.ndarray  # p after the correction for all K x F pairs (Benjamini and Hochberg 1995)
+    informative: np.ndarray  # lives in which the sum of products depends on the shift
 
 
 class _Sums:

@@ -14,17 +14,11 @@ _FEWEST_IN_CLUSTER = 3
 
 @dataclass(frozen=True)
 class Validity:
-    """Density-based validity (DBCV), -1 to 1, on the records that were clustered or a sample of them.
+    """Density-based validity (DBCV), -1 to 1, on the records that were clustered or a sample of them."""
 
-    Attributes:
-        dbcv: of all clusters, weighted by size; noise counts against it.
-        records: it was computed on.
-        reason: why it is NaN, else "".
-    """
-
-    dbcv: float
-    records: int
-    reason: str
+    dbcv: float  # of all clusters, weighted by size; noise counts against it
+    records: int  # it was computed on
+    reason: str  # why it is NaN, else ""
 
 
 def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Validity, np.ndarray]:
@@ -58,21 +52,13 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple
 
 @dataclass(frozen=True)
 class Persistence:
-    """How often the next kept record of the same life is in the same cluster; shares are 0 to 1.
+    """How often the next kept record of the same life is in the same cluster; shares are 0 to 1."""
 
-    Attributes:
-        lag_ticks: median ticks between a record and the next one kept.
-        pairs: of neighbours whose first is in the cluster; in any cluster, for the overall row.
-        same: share of them whose second is in the same cluster.
-        chance_in_life: the same share if every life's labels came in random order.
-        chance_overall: the same share if the labels of the whole dump came in random order.
-    """
-
-    lag_ticks: float
-    pairs: int
-    same: float
-    chance_in_life: float
-    chance_overall: float
+    lag_ticks: float  # median ticks between a record and the next one kept
+    pairs: int  # of neighbours whose first is in the cluster; in any cluster, for the overall row
+    same: float  # share of them whose second is in the same cluster
+    chance_in_life: float  # the same share if every life's labels came in random order
+    chance_overall: float  # the same share if the labels of the whole dump came in random order
 
 
 def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Persistence, tuple[Persistence, ...]]:

@@ -21,29 +21,20 @@ _NAN = float("nan")
 
 @dataclass(frozen=True)
 class Confound:
-    """What one variable (tick, row, column, life, agent, episode, map, policy) has in common with a cluster, or all.
-
-    Attributes:
-        information: mutual information with all clusters, or what one cluster adds to it, in nats; for one cluster and
-            the life, the divergence of its records from all records or from all lives alike, as `confounds` says.
-        share: of the most that is possible, 0 to 1.
-        chance: the mean share under the permutation null.
-        excess: (share - chance) / (1 - chance): 0 is chance, 1 the most that is possible; may be below 0.
-        p: one-sided, of the permutation null; NaN for the life itself, which has none.
-        q: p after the correction for all clusters and variables; of the overall row, for all variables.
-        flagged: the excess is at least `confounds.LARGE_EXCESS` and, where there is a test, q at most the level.
-        reason: why the numbers are NaN, else "".
-    """
+    """What one variable (tick, row, column, life, agent, episode, map, policy) has in common with a cluster, or all."""
 
     name: str
     information: float = _NAN
-    share: float = _NAN
-    chance: float = _NAN
-    excess: float = _NAN
-    p: float = _NAN
-    q: float = _NAN
+    """Mutual information with all clusters, or what one cluster adds to it, in nats; for one cluster and the life, the
+    divergence of its records from all records or from all lives alike, as `confounds` says."""
+    share: float = _NAN  # of the most that is possible, 0 to 1
+    chance: float = _NAN  # the mean share under the permutation null
+    excess: float = _NAN  # (share - chance) / (1 - chance): 0 is chance, 1 the most that is possible; may be below 0
+    p: float = _NAN  # one-sided, of the permutation null; NaN for the life itself, which has none
+    q: float = _NAN  # p after the correction for all clusters and variables; of the overall row, for all variables
     flagged: bool = False
-    reason: str = ""
+    """The excess is at least `confounds.LARGE_EXCESS` and, where there is a test, q at most the level."""
+    reason: str = ""  # why the numbers are NaN, else ""
 
 
 LARGE_EXCESS = 0.2

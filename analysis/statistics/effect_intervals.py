@@ -224,16 +224,12 @@ def detectable(intervals: EffectIntervals, confidence: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Differences:
-    """Differences between K clusters and the rest in F features.
-
-    Attributes:
-        given_time: the same test of surviving differences, with tick and age held constant.
-    """
+    """Differences between K clusters and the rest in F features."""
 
     effects: EffectSizes
     intervals: EffectIntervals
     test: CircularShiftTest
-    given_time: CircularShiftTest
+    given_time: CircularShiftTest  # the same test of surviving differences, with tick and age held constant
     settings: Inference
 
     @cached_property

@@ -26,20 +26,13 @@ class Moments:
 
 @dataclass(frozen=True)
 class EffectSizes:
-    """How clusters differ, per cluster and feature; every array is (clusters, features) float64.
+    """How clusters differ, per cluster and feature; every array is (clusters, features) float64."""
 
-    Attributes:
-        mean: of the cluster's records.
-        d_baseline: Cohen's d of the cluster against the random windows.
-        complement_mean: of all records outside the cluster; NaN where there are none.
-        d_complement: Cohen's d of the cluster against those; NaN where there are none.
-    """
-
-    mean: np.ndarray
+    mean: np.ndarray  # of the cluster's records
     baseline_mean: np.ndarray
-    d_baseline: np.ndarray
-    complement_mean: np.ndarray
-    d_complement: np.ndarray
+    d_baseline: np.ndarray  # Cohen's d of the cluster against the random windows
+    complement_mean: np.ndarray  # of all records outside the cluster; NaN where there are none
+    d_complement: np.ndarray  # Cohen's d of the cluster against those; NaN where there are none
 
 
 def moments(rows: np.ndarray) -> Moments:

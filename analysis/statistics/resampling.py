@@ -32,17 +32,11 @@ def as_columns(estimates: Iterable[Estimate]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Draws:
-    """How often each resample drew each seed and each episode. R resamples, S seeds, U episodes of all seeds.
+    """How often each resample drew each seed and each episode. R resamples, S seeds, U episodes of all seeds."""
 
-    Attributes:
-        seeds: (R, S) float64; a row sums to S.
-        episodes: (R, U) float32, episodes of the first seed first.
-        slices: the columns of `episodes` that each seed owns.
-    """
-
-    seeds: np.ndarray
-    episodes: np.ndarray
-    slices: tuple[slice, ...]
+    seeds: np.ndarray  # (R, S) float64; a row sums to S
+    episodes: np.ndarray  # (R, U) float32, episodes of the first seed first
+    slices: tuple[slice, ...]  # the columns of `episodes` that each seed owns
 
 
 @dataclass(frozen=True)

@@ -21,36 +21,24 @@ class ShiftedSums:
 
     M permutations, F columns. A life's share of a sum is that of its own records, each column centred on its mean in
     that life, so that it is 0 on average over all shifts.
-
-    Attributes:
-        total: over all lives, (M + 1, F) float32; the first row is that of the labels as they are.
-        squares: sums over lives of their squared shares, (M + 1, F).
-        informative: lives whose share depends on the shift, (F,) int64.
-        effective: how many equally informative lives carry as much (Kish 1965), (F,); 0 where none does.
-        together: the same with episodes for lives: all lives of an episode are shifted together, and an episode's share
-            is that of its lives; None unless it was asked for.
     """
 
-    total: np.ndarray
-    squares: np.ndarray
-    informative: np.ndarray
-    effective: np.ndarray
+    total: np.ndarray  # over all lives, (M + 1, F) float32; the first row is that of the labels as they are
+    squares: np.ndarray  # sums over lives of their squared shares, (M + 1, F)
+    informative: np.ndarray  # lives whose share depends on the shift, (F,) int64
+    effective: np.ndarray  # how many equally informative lives carry as much (Kish 1965), (F,); 0 where none does
     together: "ShiftedSums | None" = None
+    """The same with episodes for lives: all lives of an episode are shifted together, and an episode's share is that of
+    its lives; None unless it was asked for."""
 
 
 @dataclass(frozen=True)
 class SharedShifts:
-    """One shift for all lives of an episode; a life shorter than the shift goes round more than once. E episodes.
+    """One shift for all lives of an episode; a life shorter than the shift goes round more than once. E episodes."""
 
-    Attributes:
-        episode: of each life, (L,) int64 from 0.
-        longest: records of each episode's longest life, (E,) int64: shifts are below it.
-        shifts: records by which each permutation shifts each episode, (M + 1, E) int32; the first is none.
-    """
-
-    episode: np.ndarray
-    longest: np.ndarray
-    shifts: np.ndarray
+    episode: np.ndarray  # of each life, (L,) int64 from 0
+    longest: np.ndarray  # records of each episode's longest life, (E,) int64: shifts are below it
+    shifts: np.ndarray  # records by which each permutation shifts each episode, (M + 1, E) int32; the first is none
 
 
 def one_hot(labels: np.ndarray) -> np.ndarray:

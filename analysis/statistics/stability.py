@@ -31,20 +31,16 @@ _COLUMNS = 16
 
 @dataclass(frozen=True)
 class ClusterMethod:
-    """How activations become clusters.
-
-    Attributes:
-        embed: from activations (B, units) and the keywords `seed`, and `run_records` where they are a sample of a run's
-            records, to the points that are clustered, (B, dimensions).
-        hdbscan: from points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative
-            for noise.
-        seeded: whether the seed makes any difference to `embed`.
-    """
+    """How activations become clusters."""
 
     embed: Callable[..., np.ndarray]
+    """From activations (B, units) and the keywords `seed`, and `run_records` where they are a sample of a run's
+    records, to the points that are clustered, (B, dimensions)."""
     hdbscan: Callable[..., np.ndarray]
+    """From points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative for
+    noise."""
     min_cluster_size: int
-    seeded: bool = True
+    seeded: bool = True  # whether the seed makes any difference to `embed`
 
     def cluster(self, points: np.ndarray, share: float = 1.0) -> np.ndarray:
         """Return labels of points that are a share, 0 to 1, of all the run's.
@@ -62,38 +58,26 @@ class ClusterMethod:
 
 @dataclass(frozen=True)
 class StabilityFloor:
-    """What a Gaussian of the same covariance and autocorrelation reaches, embedded and clustered in the same way.
-
-    Attributes:
-        over_seeds: adjusted Rand index of each two of `FLOOR_SEEDS` embeddings; empty where there is no seed.
-        over_lives: of the first of them with lives drawn with replacement, embedded anew.
-        over_bootstraps: of each with lives drawn with replacement in the same embedding.
-    """
+    """What a Gaussian of the same covariance and autocorrelation reaches, embedded and clustered in the same way."""
 
     over_seeds: tuple[float, ...] = ()
-    over_lives: tuple[float, ...] = ()
-    over_bootstraps: tuple[float, ...] = ()
+    """Adjusted Rand index of each two of `FLOOR_SEEDS` embeddings; empty where there is no seed."""
+    over_lives: tuple[float, ...] = ()  # of the first of them with lives drawn with replacement, embedded anew
+    over_bootstraps: tuple[float, ...] = ()  # of each with lives drawn with replacement in the same embedding
 
 
 @dataclass(frozen=True)
 class Stability:
-    """Agreement with the run's labels as adjusted Rand indices: 1 is identical, 0 is chance; noise counts as one group.
+    """Agreement with the run's labels as adjusted Rand indices: 1 is identical, 0 is chance; noise is one group."""
 
-    Attributes:
-        over_seeds: a sample of whole lives embedded and clustered with other seeds, one entry per seed.
-        seed_records: records of that sample.
-        over_embeddings: lives drawn with replacement, embedded and clustered again, one entry per draw.
-        over_bootstraps: the run's embedding clustered again on lives drawn with replacement, one entry per draw.
-        reason: why there are none, else "".
-        gaussian: the same of a Gaussian of the same covariance and autocorrelation; empty if it was not measured.
-    """
-
-    over_seeds: tuple[float, ...]
-    seed_records: int
-    over_embeddings: tuple[float, ...]
+    over_seeds: tuple[float, ...]  # a sample of whole lives embedded and clustered with other seeds, one entry per seed
+    seed_records: int  # records of that sample
+    over_embeddings: tuple[float, ...]  # lives drawn with replacement, embedded and clustered again, one entry per draw
     over_bootstraps: tuple[float, ...] = ()
-    reason: str = ""
+    """The run's embedding clustered again on lives drawn with replacement, one entry per draw."""
+    reason: str = ""  # why there are none, else ""
     gaussian: StabilityFloor = field(default_factory=StabilityFloor)
+    """The same of a Gaussian of the same covariance and autocorrelation; empty if it was not measured."""
 
 
 def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, replace: bool = False) -> np.ndarray:

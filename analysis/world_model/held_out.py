@@ -40,16 +40,13 @@ _EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "va
 
 
 class Starts(NamedTuple):
-    """Where S simulations start.
-
-    Attributes:
-        life: number of the recorded life that each goes on from, or of the start itself if it is random, (S,) int64.
-        ticks: episode, agent and tick that each goes on from, (S, 3) int64; None if they do not go on from single ones.
-    """
+    """Where S simulations start."""
 
     start: Start
     life: np.ndarray
+    """Number of the recorded life that each goes on from, or of the start itself if it is random, (S,) int64."""
     ticks: np.ndarray | None
+    """Episode, agent and tick that each goes on from, (S, 3) int64; None if they do not go on from single ones."""
 
 
 @dataclass(frozen=True, eq=False)

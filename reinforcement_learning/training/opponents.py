@@ -92,17 +92,12 @@ LEARNER = 0
 
 
 class OpposedStepper(Stepper):
-    """A stepper whose policy plays some seats only; what it decides and which lives it sees are those of its own seats.
-
-    Attributes:
-        kernel: for each seat in turn, 0 for the policy or the number of an opponent, repeated over the agents.
-        opponents: number -> policy; without any, nobody else may have a seat.
-        lives: of opponents, by number, since the last call of `take_lives`.
-    """
+    """A stepper whose policy plays some seats only; what it decides and which lives it sees are those of its seats."""
 
     kernel: Sequence[int] = (LEARNER,)
-    opponents: Mapping[int, RecurrentPolicy]
-    lives: dict[int, list[Life]]
+    """For each seat in turn, 0 for the policy or the number of an opponent, repeated over the agents."""
+    opponents: Mapping[int, RecurrentPolicy]  # number -> policy; without any, nobody else may have a seat
+    lives: dict[int, list[Life]]  # of opponents, by number, since the last call of `take_lives`
 
     @property
     def seats(self) -> np.ndarray:

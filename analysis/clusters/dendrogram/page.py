@@ -28,24 +28,16 @@ _NO_CLUSTER = 65_535
 
 @dataclass(frozen=True, eq=False)
 class ClusterTree:
-    """Every cluster that exists at some density (1 / distance). C clusters, numbered from the root; B records.
+    """Every cluster that exists at some density (1 / distance). C clusters, numbered from the root; B records."""
 
-    Attributes:
-        parent: the cluster that each one split from, (C,) int64, always a lower number; -1 for the root.
-        birth: density above which it is separate from its siblings, (C,); 0 for the root; infinite where HDBSCAN
-            splits coinciding records.
-        death: density above which it has split or has no records left, (C,); may be infinite.
-        size: records at its birth, (C,) int64.
-        home: smallest cluster that ever contains each record, (B,) int64.
-        leaves: density above which each record is noise, (B,); infinite for coinciding records.
-    """
-
-    parent: np.ndarray
+    parent: np.ndarray  # the cluster that each one split from, (C,) int64, always a lower number; -1 for the root
     birth: np.ndarray
-    death: np.ndarray
-    size: np.ndarray
-    home: np.ndarray
-    leaves: np.ndarray
+    """Density above which it is separate from its siblings, (C,); 0 for the root; infinite where HDBSCAN splits
+    coinciding records."""
+    death: np.ndarray  # density above which it has split or has no records left, (C,); may be infinite
+    size: np.ndarray  # records at its birth, (C,) int64
+    home: np.ndarray  # smallest cluster that ever contains each record, (B,) int64
+    leaves: np.ndarray  # density above which each record is noise, (B,); infinite for coinciding records
 
     def __len__(self) -> int:
         return len(self.parent)

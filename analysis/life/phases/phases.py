@@ -22,46 +22,29 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Association:
-    """How much time tells about clusters, beyond what chance would. K states.
+    """How much time tells about clusters, beyond what chance would. K states."""
 
-    Attributes:
-        explained: share of the clusters' entropy that time explains, 0 to 1; NaN where only one label occurs.
-        chance: the mean of that share over circular shifts: not zero, since lives are few and labels cling together.
-        chance_high: its 95th percentile.
-        p: how often a shift explains as much, (1 + as much) / (1 + shifts).
-        state_explained: the share of the entropy of "this state or another" that time explains, (K,).
-        state_chance: its mean over shifts, (K,).
-        state_p: as `p`, (K,).
-        state_q: `state_p` corrected for the number of states (Benjamini and Hochberg 1995), (K,).
-    """
-
-    explained: float
+    explained: float  # share of the clusters' entropy that time explains, 0 to 1; NaN where only one label occurs
     chance: float
-    chance_high: float
-    p: float
-    state_explained: np.ndarray
-    state_chance: np.ndarray
-    state_p: np.ndarray
-    state_q: np.ndarray
+    """The mean of that share over circular shifts: not zero, since lives are few and labels cling together."""
+    chance_high: float  # its 95th percentile
+    p: float  # how often a shift explains as much, (1 + as much) / (1 + shifts)
+    state_explained: np.ndarray  # the share of the entropy of "this state or another" that time explains, (K,)
+    state_chance: np.ndarray  # its mean over shifts, (K,)
+    state_p: np.ndarray  # as `p`, (K,)
+    state_q: np.ndarray  # `state_p` corrected for the number of states (Benjamini and Hochberg 1995), (K,)
     permutations: int
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Mean share of each state in each bin, each life weighing equally, and 95% bands. T bins, K states.
+    """Mean share of each state in each bin, each life weighing equally, and 95% bands. T bins, K states."""
 
-    Attributes:
-        edges: of the bins, (T + 1,), in shares of a life or in ticks.
-        mean: (T, K); NaN where no life is in the bin.
-        low: (T, K); NaN where no band can be told: one life, or all resamples agree.
-        lives: with ticks in the bin, (T,) int64.
-    """
-
-    edges: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
+    edges: np.ndarray  # of the bins, (T + 1,), in shares of a life or in ticks
+    mean: np.ndarray  # (T, K); NaN where no life is in the bin
+    low: np.ndarray  # (T, K); NaN where no band can be told: one life, or all resamples agree
     high: np.ndarray
-    lives: np.ndarray
+    lives: np.ndarray  # with ticks in the bin, (T,) int64
 
 
 def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, bootstrap: Bootstrap) -> Shares:

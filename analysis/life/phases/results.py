@@ -49,12 +49,7 @@ class InTime:
 
 @dataclass(frozen=True)
 class LifePhases:
-    """All results.
-
-    Attributes:
-        own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
-        ticks_of_spans: of the visits that both count as of one age, (spans,) int64.
-    """
+    """All results."""
 
     sequences: LabelSequences
     lives: int
@@ -64,9 +59,10 @@ class LifePhases:
     dwelling: Dwelling
     persistence: tuple[LaggedPersistence, ...]
     own_persistence: tuple[LaggedPersistence, ...]
+    """The same from the run's own labels only; no pairs at lags that its stride leaves out."""
     transitions: Transitions
     memory: Memory
-    ticks_of_spans: np.ndarray
+    ticks_of_spans: np.ndarray  # of the visits that both count as of one age, (spans,) int64
     propagated: PropagatedLabels
     bootstrap: Bootstrap
 

@@ -85,23 +85,16 @@ def _deviance(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LaggedPersistence:
-    """How often the state is the same some ticks later, beyond chance.
-
-    Attributes:
-        pairs: of records of one life so far apart.
-        same: share of them in the same state.
-        chance: that share if each life's records were shuffled.
-        beyond_chance: (same - chance) / (1 - chance), as Cohen's kappa (1960): 0 is chance, 1 never changes; NaN where
-            no life has two states.
-        low: of its 95% interval, from resampling episodes, then lives.
-    """
+    """How often the state is the same some ticks later, beyond chance."""
 
     lag: int
-    pairs: int
-    same: float
-    chance: float
+    pairs: int  # of records of one life so far apart
+    same: float  # share of them in the same state
+    chance: float  # that share if each life's records were shuffled
     beyond_chance: float
-    low: float
+    """(same - chance) / (1 - chance), as Cohen's kappa (1960): 0 is chance, 1 never changes; NaN where no life has two
+    states."""
+    low: float  # of its 95% interval, from resampling episodes, then lives
     high: float
 
 
@@ -111,47 +104,34 @@ class Dwelling:
 
     A visit that its life's end or the recording's end cuts off lasted at least as long as was seen (it is censored):
     its ticks count, its end does not.
-
-    Attributes:
-        visits: unbroken stretches in the state, int64.
-        censored: of these, cut off, int64.
-        ticks: spent in the state, int64.
-        mean: ticks / visits that ended: the maximum likelihood estimate where leaving is equally likely at every tick,
-            and right in the presence of cut-off visits; NaN where none ended.
-        low: of its 95% interval, from resampling episodes, then lives.
-        chance: the same mean if each life's records were shuffled; NaN where the state fills all lives that it is in.
-        median: half of the visits last longer (Kaplan and Meier 1958), NaN where less than half of them ended.
-        memoryless: the median of visits as long on average that end equally likely at every tick.
     """
 
-    visits: np.ndarray
-    censored: np.ndarray
-    ticks: np.ndarray
+    visits: np.ndarray  # unbroken stretches in the state, int64
+    censored: np.ndarray  # of these, cut off, int64
+    ticks: np.ndarray  # spent in the state, int64
     mean: np.ndarray
-    low: np.ndarray
+    """Ticks / visits that ended: the maximum likelihood estimate where leaving is equally likely at every tick, and
+    right in the presence of cut-off visits; NaN where none ended."""
+    low: np.ndarray  # of its 95% interval, from resampling episodes, then lives
     high: np.ndarray
     chance: np.ndarray
-    median: np.ndarray
-    memoryless: np.ndarray
+    """The same mean if each life's records were shuffled; NaN where the state fills all lives that it is in."""
+    median: np.ndarray  # half of the visits last longer (Kaplan and Meier 1958), NaN where less than half of them ended
+    memoryless: np.ndarray  # the median of visits as long on average that end equally likely at every tick
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """What follows what when a state is left; (K, K) each, from the row's state to the column's.
+    """What follows what when a state is left; (K, K) each, from the row's state to the column's."""
 
-    Attributes:
-        count: of changes from one tick to the next.
-        share: of the changes out of the row's state; NaN where it is never left.
-        given_age: the share by chance, p and q if only visits of about the same age of a life change places, no state
-            after itself: what a pair must survive to be called one.
-        any_age: the same if all visits of a life do, between its first and last. States whose odds change with age
-            deviate from it, too.
-    """
-
-    count: np.ndarray
-    share: np.ndarray
+    count: np.ndarray  # of changes from one tick to the next
+    share: np.ndarray  # of the changes out of the row's state; NaN where it is never left
     given_age: AgainstChance
+    """The share by chance, p and q if only visits of about the same age of a life change places, no state after itself:
+    what a pair must survive to be called one."""
     any_age: AgainstChance
+    """The same if all visits of a life do, between its first and last. States whose odds change with age deviate from
+    it, too."""
 
 
 def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstrap) -> Dwelling:
@@ -257,20 +237,15 @@ def _median(visit_table: Visits, state: int) -> float:
 
 @dataclass(frozen=True)
 class Memory:
-    """How far the state before a visit tells the state after it; (K,) each, by the state that is visited.
+    """How far the state before a visit tells the state after it; (K,) each, by the state that is visited."""
 
-    Attributes:
-        visits: with a state before and one after them, int64.
-        explained: share of the entropy of what follows that what came before explains, 0 to 1; NaN where the same
-            state always follows.
-        given_age: against excursions of about the same age of a life that change places.
-        any_age: against all excursions of a life that do. States whose odds change with age deviate from it, too.
-    """
-
-    visits: np.ndarray
+    visits: np.ndarray  # with a state before and one after them, int64
     explained: np.ndarray
-    given_age: AgainstChance
+    """Share of the entropy of what follows that what came before explains, 0 to 1; NaN where the same state always
+    follows."""
+    given_age: AgainstChance  # against excursions of about the same age of a life that change places
     any_age: AgainstChance
+    """Against all excursions of a life that do. States whose odds change with age deviate from it, too."""
 
 
 def memory_of_two(

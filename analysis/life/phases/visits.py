@@ -25,23 +25,14 @@ from analysis.labels import NOISE
 
 @dataclass(frozen=True)
 class LabelSequences:
-    """Labels of L lives, B records, sorted by life, then tick. Noise is a state of its own, the last of K.
+    """Labels of L lives, B records, sorted by life, then tick. Noise is a state of its own, the last of K."""
 
-    Attributes:
-        labels: cluster of each state, `labels.NOISE` last where it occurs, (K,) int64.
-        state: of each record, (B,) int64 in [0, K).
-        tick: of each record, (B,) int64, rising within a life.
-        starts: where each life begins, (L,) int64.
-        lengths: records of each life, (L,) int64, at least one.
-        key: slot, agent and episode of each life, (L, 3) int64.
-    """
-
-    labels: np.ndarray
-    state: np.ndarray
-    tick: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    key: np.ndarray
+    labels: np.ndarray  # cluster of each state, `labels.NOISE` last where it occurs, (K,) int64
+    state: np.ndarray  # of each record, (B,) int64 in [0, K)
+    tick: np.ndarray  # of each record, (B,) int64, rising within a life
+    starts: np.ndarray  # where each life begins, (L,) int64
+    lengths: np.ndarray  # records of each life, (L,) int64, at least one
+    key: np.ndarray  # slot, agent and episode of each life, (L, 3) int64
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -152,35 +143,25 @@ _STEPS = 6
 
 @dataclass(frozen=True)
 class Visits:
-    """Unbroken stretches in one state, in order of lives and ticks; every field is (V,), of V visits.
-
-    Attributes:
-        stretch: unbroken run of ticks that the visit belongs to: a life, or a part of one that lacks ticks, (V,) int64.
-        left: whether another state follows in the very next tick, (V,) bool.
-        begun: whether its begin was seen: a life's first record, or another state in the tick before, (V,) bool.
-    """
+    """Unbroken stretches in one state, in order of lives and ticks; every field is (V,), of V visits."""
 
     life: np.ndarray
     stretch: np.ndarray
+    """Unbroken run of ticks that the visit belongs to: a life, or a part of one that lacks ticks, (V,) int64."""
     state: np.ndarray
     ticks: np.ndarray
-    left: np.ndarray
+    left: np.ndarray  # whether another state follows in the very next tick, (V,) bool
     begun: np.ndarray
+    """Whether its begin was seen: a life's first record, or another state in the tick before, (V,) bool."""
 
 
 @dataclass(frozen=True)
 class AgainstChance:
-    """Shares that random orders of visits give, and the test against them: (K,) of states, or (K, K) of pairs of them.
+    """Shares that random orders of visits give, and the test against them: (K,) of states, or (K, K) of pairs."""
 
-    Attributes:
-        chance: mean share over the orders; NaN where there is none.
-        p: of each by itself; NaN where all orders have the same share, so that there is nothing to test.
-        q: corrected for the number of states or pairs (Benjamini and Hochberg 1995); NaN likewise.
-    """
-
-    chance: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
+    chance: np.ndarray  # mean share over the orders; NaN where there is none
+    p: np.ndarray  # of each by itself; NaN where all orders have the same share, so that there is nothing to test
+    q: np.ndarray  # corrected for the number of states or pairs (Benjamini and Hochberg 1995); NaN likewise
 
 
 def visits(sequences: LabelSequences) -> Visits:

@@ -66,16 +66,12 @@ class _Event:
 
 
 class FastEventLog(EventLogger):
-    """The game's event log.
-
-    Attributes:
-        rows_of: rows of `data` about each entity.
-    """
+    """The game's event log."""
 
     table: _EventTable
     row: int
     _last_tick: int
-    rows_of: dict[int, list[int]]
+    rows_of: dict[int, list[int]]  # rows of `data` about each entity
 
     @classmethod
     def take_over(cls, realm: Realm) -> None:

@@ -32,19 +32,12 @@ _ITEM_TYPES = 100
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one of the game's tables that belong to n agents, grouped by agent, otherwise in the table's order.
+    """Rows of one of the game's tables that belong to n agents, grouped by agent, otherwise in the table's order."""
 
-    Attributes:
-        values: (rows, columns) int16.
-        agent: owner of each row, (rows,), from 0 to n - 1.
-        position: of each row among its agent's rows, (rows,).
-        starts: each agent's first row, followed by the number of rows, (n + 1,).
-    """
-
-    values: np.ndarray
-    agent: np.ndarray
-    position: np.ndarray
-    starts: np.ndarray
+    values: np.ndarray  # (rows, columns) int16
+    agent: np.ndarray  # owner of each row, (rows,), from 0 to n - 1
+    position: np.ndarray  # of each row among its agent's rows, (rows,)
+    starts: np.ndarray  # each agent's first row, followed by the number of rows, (n + 1,)
 
     @staticmethod
     def group(values: np.ndarray, agent: np.ndarray, agents: int) -> "Rows":

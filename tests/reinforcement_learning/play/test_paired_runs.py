@@ -22,17 +22,11 @@ Change = Callable[[Sequence[EntrantActions]], list[EntrantActions]]
 
 @dataclass(frozen=True)
 class Tick:
-    """One tick of a pool.
+    """One tick of a pool."""
 
-    Attributes:
-        noise: the random numbers behind the actions, (slots, heads).
-        seen: each slot's observation as bytes; empty for slots that do not act.
-        actions: chosen, (slots, heads); -1 for slots that do not act.
-    """
-
-    noise: np.ndarray
-    seen: tuple[bytes, ...]
-    actions: np.ndarray
+    noise: np.ndarray  # the random numbers behind the actions, (slots, heads)
+    seen: tuple[bytes, ...]  # each slot's observation as bytes; empty for slots that do not act
+    actions: np.ndarray  # chosen, (slots, heads); -1 for slots that do not act
 
 
 @pytest.fixture(scope="module")
