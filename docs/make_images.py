@@ -30,7 +30,7 @@ POLICY = "start_kit_3M"
 BODIES = ("masked_3M", "seeing_3M")
 PROBE_LAYERS = "encoder_output,lstm_hidden,lstm_cell,action_decoder"
 WINDOW = (1400, 860)
-MIXED = ("hybrid_10M", "start_kit_3M", "takeru_10M", "yaofeng_2M")
+MIXED = ("hybrid_10M", "start_kit_3M", "takeru_10M", "yaofeng_10M")
 FOLLOWED_AT = 60
 A_FIGHTER = """() => window.replay.agents.filter(({ alive, row, col }) => alive && Math.hypot(row - 80, col - 80) < 55)
   .sort((one, other) => other.kills - one.kills || other.inflicted - one.inflicted)[0].id"""

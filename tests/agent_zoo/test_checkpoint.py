@@ -219,7 +219,7 @@ def test_a_header_that_says_no_network_means_the_earlier_one(agent: str, subject
         assert read == info and type(loaded.policy) is getattr(agent_zoo.load(agent), kind)
 
 
-@pytest.mark.parametrize("name", ["start_kit_3M", "takeru_10M", "hybrid_10M", "yaofeng_2M"])
+@pytest.mark.parametrize("name", ["start_kit_3M", "takeru_10M", "hybrid_10M", "yaofeng_10M"])
 def test_a_shipped_policy_has_the_network_that_its_header_says(name: str) -> None:
     policy, info = load_checkpoint(SHIPPED / f"{name}.safetensors")
     assert type(policy.policy) is agent_zoo.policy_class(info.agent, info.network)
