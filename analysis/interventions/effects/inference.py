@@ -69,7 +69,7 @@ _SAME = 1e-9
 
 
 Difference = tuple[Estimate, float, Condition]
-"""An effect minus what it is compared with; its two-sided p by Student's t, NaN if its error is unknown; and that."""
+"""An effect minus what it is compared with; its two-sided p by Student's t, NaN without an error; and that error."""
 
 
 def from_one_more(effect: float, draws: np.ndarray, confidence: float) -> Difference:
