@@ -170,7 +170,8 @@ class RecurrentPolicy(nn.Module):
 
     def encode(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
-        with torch.autocast(observation.material.device.type, torch.bfloat16, enabled=self.bfloat16_encoder):
+        device = next(self.parameters()).device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.bfloat16_encoder):
             encoded, candidates = self.policy.encode_observations(observation)
         if self.bfloat16_encoder:
             encoded, candidates = at_least_float32(encoded), candidates.at_least_float32()

@@ -8,8 +8,9 @@ import torch
 
 import agent_zoo
 from agent_zoo import Network
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, legal_options, pack
-from benchmarks.dense import DenseObservation, DensePolicy
+from benchmarks.dense import DenseObservation, DensePolicy, dense_recurrent
 from tests.conftest import AGENT
 
 NETWORKS = [
@@ -86,6 +87,15 @@ def test_the_dense_network_draws_the_same_actions_with_the_same_log_probabilitie
     plain, _ = network.decode_actions(*network.encode_observations(dense), dense)
     assert torch.equal(actions, plain.sample(uniforms))
     torch.testing.assert_close(distribution.log_probability(actions), plain.log_probability(actions))
+
+
+@torch.no_grad()
+def test_a_whole_dense_policy_with_its_memory_computes_the_same(policy, seen, layout) -> None:
+    packed, seen = RecurrentPolicy(policy.float(), layers=2), seen[::4]
+    memory = packed.initial_state(len(seen))
+    _, value, after = packed(pack(seen, layout), memory)
+    _, plain, plain_after = dense_recurrent(packed)(DenseObservation.of_game(seen, layout), memory)
+    torch.testing.assert_close((value, after.cell), (plain, plain_after.cell), rtol=1e-3, atol=1e-4)
 
 
 def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: ObservationLayout) -> None:
