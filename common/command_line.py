@@ -269,7 +269,10 @@ def run(main: Callable[[], None]) -> NoReturn:
         print(f"error: {fault}", file=sys.stderr)
         _end(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end takes a moment, which a second Ctrl-C must not disturb
+        try:  # the end takes a moment, which a second Ctrl-C must not disturb
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:  # it came before that
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("interrupted", file=sys.stderr)
         _end(EXIT_INTERRUPTED)
     except SystemExit as ended:

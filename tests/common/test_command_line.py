@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -123,3 +125,28 @@ def test_comments_stand_above_examples_that_do_not_fit(
         "Do it.", "", "    # as well as it can be done", "    python do.py folder/NAME -o there",
         "    python do.py", "",
     ]  # fmt: skip
+
+
+TWICE_AT_ONCE = """
+import signal
+from common import command_line
+
+real, interrupts = signal.signal, [None]
+
+def interrupted_again(number, handler):
+    if handler is signal.SIG_IGN and interrupts:
+        interrupts.pop()
+        signal.raise_signal(number)
+    return real(number, handler)
+
+def main():
+    signal.signal = interrupted_again
+    signal.raise_signal(signal.SIGINT)
+
+command_line.run(main)
+"""
+
+
+def test_a_second_ctrl_c_in_the_same_moment_changes_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE_AT_ONCE], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
