@@ -89,6 +89,13 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a checkout of the repository")
+def test_a_clone_carries_at_most_what_the_docs_say() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    carried = sum(path.stat().st_size for name in listed.split("\0") if (path := ROOT / name).is_file())
+    assert 50e6 < carried < 200e6
+
+
 def test_uv_fetches_a_python_where_none_fits(copy: Path) -> None:
     done = make(copy, "setup", f"PYTHON={sys.executable}")
     assert done.returncode == 0 and f"downloads never: sync --quiet --python {sys.executable}" in done.stdout
