@@ -11,7 +11,6 @@ import struct
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -92,6 +91,18 @@ def _value_of(content: bytes) -> tuple[Any, list[str]]:
     raise PickleError("its pickle does not end")
 
 
+_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # of Python 2, as protocol 2 writes them
+_PUSHES_ARGUMENT = {
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
+    "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
+}  # fmt: skip
+_TAKES_MARKED = {
+    "POP_MARK", "LIST", "DICT", "TUPLE", "FROZENSET", "APPENDS", "ADDITEMS", "SETITEMS", "OBJ", "INST",
+}  # fmt: skip
+"""Operations on all values since the last mark."""
+
+
 class _Machine:
     """The stack and memo of a pickle that is being read.
 
@@ -108,130 +119,101 @@ class _Machine:
         self.memo: dict[int, Any] = {}
         self.named: dict[str, Global] = {}
 
-    def perform(self, name: str, argument: Any) -> None:
-        if name in _PUSHES_ARGUMENT:
-            self._push_number_or_text(argument)
-        elif name in _PUSHES_CONSTANT:
-            self.stack.append(_PUSHES_CONSTANT[name]())
-        elif name in _OPERATIONS:
-            _OPERATIONS[name](self, argument)
-        else:
-            raise PickleError(f"its pickle has the operation {name}, which neither Python nor torch writes here")
-
-    def _push_number_or_text(self, value: Any) -> None:
-        if isinstance(value, int) and value.bit_length() > _MOST_NUMBER_BITS:
-            raise PickleError(f"its pickle has a number of {value.bit_length():,} bits")
-        self.stack.append(value)
+    def perform(self, operation: str, argument: Any) -> None:
+        values = self._since_mark() if operation in _TAKES_MARKED else []
+        if not (self._make(operation, argument, values) or self._call(operation, argument, values)):
+            raise PickleError(f"its pickle has the operation {operation}, which neither Python nor torch writes here")
 
     def _since_mark(self) -> list[Any]:
         values, self.stack = self.stack, self.marked.pop()
         return values
 
-    def _mark(self, _: Any) -> None:
-        self.marked.append(self.stack)
-        self.stack = []
+    def _make(self, operation: str, argument: Any, values: list[Any]) -> bool:
+        """Make, move or fill a plain value; return False for other operations."""
+        stack = self.stack
+        match operation:
+            case "PROTO" | "FRAME" | "POP_MARK":
+                pass
+            case _ if operation in _PUSHES_ARGUMENT:
+                if isinstance(argument, int) and argument.bit_length() > _MOST_NUMBER_BITS:
+                    raise PickleError(f"its pickle has a number of {argument.bit_length():,} bits")
+                stack.append(argument)
+            case "NONE" | "NEWTRUE" | "NEWFALSE":
+                stack.append({"NONE": None, "NEWTRUE": True, "NEWFALSE": False}[operation])
+            case "MARK":
+                self.marked.append(stack)
+                self.stack = []
+            case "POP" if stack:
+                stack.pop()
+            case "POP":
+                self._since_mark()
+            case "DUP":
+                stack.append(stack[-1])
+            case "PUT" | "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                self.memo[len(self.memo) if argument is None else argument] = stack[-1]
+            case "GET" | "BINGET" | "LONG_BINGET":
+                stack.append(self.memo[argument])
+            case "EMPTY_TUPLE" | "TUPLE":
+                stack.append(tuple(values))
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple([stack.pop() for _ in range(int(operation[-1]))][::-1]))
+            case "EMPTY_LIST" | "LIST":
+                stack.append(values)
+            case "EMPTY_DICT" | "DICT":
+                stack.append(_put({}, values))
+            case "APPEND" | "APPENDS" | "ADDITEMS":
+                added = [stack.pop()] if operation == "APPEND" else values
+                (stack[-1].elements if isinstance(stack[-1], Record) else _of_type(stack[-1], list)).extend(added)
+            case "SETITEM" | "SETITEMS":
+                added = [stack.pop(), stack.pop()][::-1] if operation == "SETITEM" else values
+                _put(stack[-1].items if isinstance(stack[-1], Record) else _of_type(stack[-1], dict), added)
+            case _:
+                return False
+        return True
 
-    def _pop(self, _: Any) -> None:
-        if self.stack:
-            self.stack.pop()
-        else:
-            self._since_mark()
-
-    def _drop(self, _: Any) -> None:
-        self._since_mark()
-
-    def _remember(self, number: int | None) -> None:
-        self.memo[len(self.memo) if number is None else number] = self.stack[-1]
-
-    def _recall(self, number: int) -> None:
-        self.stack.append(self.memo[number])
-
-    def _tuple(self, count: int | None) -> None:
-        values = self._since_mark() if count is None else [self.stack.pop() for _ in range(count)][::-1]
-        self.stack.append(tuple(values))
-
-    def _list(self, _: Any) -> None:
-        values = self._since_mark()
-        self.stack.append(values)
-
-    def _dictionary(self, _: Any) -> None:
-        values = self._since_mark()
-        self.stack.append(_put({}, values))
-
-    def _frozen_set(self, _: Any) -> None:
-        record = Record("builtins.frozenset", ())
-        record.elements = self._since_mark()
-        self.stack.append(record)
-
-    def _append(self, _: Any) -> None:
-        value = self.stack.pop()
-        self._extend(self.stack[-1], [value])
-
-    def _append_all(self, _: Any) -> None:
-        values = self._since_mark()
-        self._extend(self.stack[-1], values)
-
-    def _extend(self, target: Any, values: list[Any]) -> None:
-        (target.elements if isinstance(target, Record) else _of_type(target, list)).extend(values)
-
-    def _set_item(self, _: Any) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._put_into(self.stack[-1], [key, value])
-
-    def _set_items(self, _: Any) -> None:
-        values = self._since_mark()
-        self._put_into(self.stack[-1], values)
-
-    def _put_into(self, target: Any, values: list[Any]) -> None:
-        _put(target.items if isinstance(target, Record) else _of_type(target, dict), values)
-
-    def _global(self, text: str) -> None:
-        self._name(*text.split(" ", 1))
-
-    def _stack_global(self, _: Any) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self._name(_of_type(module, str), _of_type(name, str))
+    def _call(self, operation: str, argument: Any, values: list[Any]) -> bool:
+        """Note what a pickle names, calls or builds; return False for other operations."""
+        stack = self.stack
+        match operation:
+            case "GLOBAL":
+                self._name(*argument.split(" ", 1))
+            case "STACK_GLOBAL":
+                name, module = stack.pop(), stack.pop()
+                self._name(_of_type(module, str), _of_type(name, str))
+            case "REDUCE" | "NEWOBJ" | "NEWOBJ_EX":
+                keywords = stack.pop() if operation == "NEWOBJ_EX" else {}
+                arguments, called = stack.pop(), stack.pop()
+                self._record(called, _of_type(arguments, tuple))
+                stack[-1].items = _of_type(keywords, dict)  # shared: a copy for each call would have no bound
+            case "OBJ":
+                called, *rest = values
+                self._record(called, tuple(rest))
+            case "INST":
+                self._name(*argument.split(" ", 1))
+                self._record(stack.pop(), tuple(values))
+            case "EMPTY_SET" | "FROZENSET":
+                stack.append(Record("builtins.set" if operation == "EMPTY_SET" else "builtins.frozenset", ()))
+                stack[-1].elements = values
+            case "BINPERSID":
+                stack.append(Record(PERSISTENT, (stack.pop(),)))
+            case "BUILD":
+                state = stack.pop()
+                _of_type(stack[-1], Record).state = state
+            case _:
+                return False
+        return True
 
     def _name(self, module: str, name: str) -> None:
-        module = _RENAMED.get(module, module)
-        full = f"{module}.{name}"
+        full = f"{_RENAMED.get(module, module)}.{name}"
         if len(full) > _LONGEST_NAME or not full.isprintable():
             raise PickleError("its pickle is damaged: it names a function that no Python has")
         self.stack.append(self.named.setdefault(full, Global(full)))
-
-    def _call(self, _: Any) -> None:
-        arguments, called = self.stack.pop(), self.stack.pop()
-        self._record(called, _of_type(arguments, tuple))
-
-    def _call_with_keywords(self, _: Any) -> None:
-        keywords = self.stack.pop()
-        self._call(None)
-        self.stack[-1].items = _of_type(keywords, dict)  # shared: a copy for each call would have no bound
-
-    def _call_class(self, _: Any) -> None:
-        called, *arguments = self._since_mark()
-        self._record(called, tuple(arguments))
-
-    def _instance(self, text: str) -> None:
-        arguments = self._since_mark()
-        self._global(text)
-        self._record(self.stack.pop(), tuple(arguments))
 
     def _record(self, called: Any, arguments: tuple[Any, ...]) -> None:
         of = called.name if isinstance(called, Global) else ""
         if of == "copyreg._reconstructor" and arguments and isinstance(arguments[0], Global):
             of, arguments = arguments[0].name, ()
         self.stack.append(Record(of, arguments))
-
-    def _persistent(self, _: Any) -> None:
-        self.stack.append(Record(PERSISTENT, (self.stack.pop(),)))
-
-    def _build(self, _: Any) -> None:
-        state = self.stack.pop()
-        _of_type(self.stack[-1], Record).state = state
-
-    def _nothing(self, _: Any) -> None:
-        pass
 
 
 def _of_type(value: Any, wanted: type) -> Any:
@@ -241,70 +223,13 @@ def _of_type(value: Any, wanted: type) -> Any:
 
 
 def _put(target: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
+    """Put keys and values into a dictionary; keys that take time to hash become records, different from all else."""
     if len(values) % 2:
         raise PickleError("its pickle is damaged: a key lacks its value")
     for key, value in zip(values[::2], values[1::2], strict=True):
-        target[_hashable(key)] = value
+        small = isinstance(key, int) and abs(key) < _MOST_KEY
+        target[key if small or isinstance(key, (*_PLAIN, Record, Global)) else Record("", (key,))] = value
     return target
-
-
-def _hashable(key: Any) -> Any:
-    """Return a key that takes no time to hash; others become records, which differ from everything else."""
-    small = isinstance(key, int) and abs(key) < _MOST_KEY
-    return key if small or isinstance(key, (*_PLAIN, Record, Global)) else Record("", (key,))
-
-
-_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # of Python 2, as protocol 2 writes them
-_PUSHES_ARGUMENT = {
-    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
-    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
-    "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
-}  # fmt: skip
-_PUSHES_CONSTANT: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_SET": lambda: Record("builtins.set", ()),
-}
-_OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
-    "MARK": _Machine._mark,
-    "POP": _Machine._pop,
-    "POP_MARK": _Machine._drop,
-    "DUP": lambda machine, _: machine.stack.append(machine.stack[-1]),
-    "PUT": _Machine._remember,
-    "BINPUT": _Machine._remember,
-    "LONG_BINPUT": _Machine._remember,
-    "MEMOIZE": _Machine._remember,
-    "GET": _Machine._recall,
-    "BINGET": _Machine._recall,
-    "LONG_BINGET": _Machine._recall,
-    "TUPLE": _Machine._tuple,
-    "TUPLE1": lambda machine, _: machine._tuple(1),
-    "TUPLE2": lambda machine, _: machine._tuple(2),
-    "TUPLE3": lambda machine, _: machine._tuple(3),
-    "LIST": _Machine._list,
-    "DICT": _Machine._dictionary,
-    "FROZENSET": _Machine._frozen_set,
-    "APPEND": _Machine._append,
-    "APPENDS": _Machine._append_all,
-    "ADDITEMS": _Machine._append_all,
-    "SETITEM": _Machine._set_item,
-    "SETITEMS": _Machine._set_items,
-    "GLOBAL": _Machine._global,
-    "STACK_GLOBAL": _Machine._stack_global,
-    "REDUCE": _Machine._call,
-    "NEWOBJ": _Machine._call,
-    "NEWOBJ_EX": _Machine._call_with_keywords,
-    "OBJ": _Machine._call_class,
-    "INST": _Machine._instance,
-    "BINPERSID": _Machine._persistent,
-    "BUILD": _Machine._build,
-    "PROTO": _Machine._nothing,
-    "FRAME": _Machine._nothing,
-}
 
 
 MOST_PICKLE_BYTES = 1 << 26
