@@ -12,16 +12,27 @@
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
 from activation_store.columns import Column
-from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, Precision
+from activation_store.exchange import export as rewriting
+from activation_store.reader import read_batches, read_metadata
+from activation_store.recording import command_of_dump
+from activation_store.schema import COMMAND, MAY_BE_UNRECORDED, METADATA_FILE, DumpMetadata, Precision
+from activation_store.selection import OBSERVATIONS, Subsample, select
 from common import argument_checks, command_line
 from common.argument_checks import at_least, seed_value, split
+from common.checked_json import read_small_json
+from common.files import visible
 from common.progress_view import progress
 from common.user_error import UserError
 
@@ -102,8 +113,6 @@ def info(dump: Folder) -> None:
     Args:
         dump: Folder of the dump.
     """
-    from activation_store.reader import read_metadata
-
     metadata = read_metadata(dump)
     command_line.print_table(("property", "value"), describe(metadata))
     command_line.print_table(("column", "type", "unit", "definition"), describe_columns(metadata))
@@ -115,9 +124,6 @@ def validate(dump: Folder) -> None:
     Args:
         dump: Folder of the dump.
     """
-    from activation_store.reader import read_batches, read_metadata
-    from activation_store.selection import select
-
     metadata = read_metadata(dump)
     with progress("checking") as report:
         records = sum(map(len, read_batches(dump, metadata, select(dump, metadata), report)))
@@ -136,12 +142,10 @@ def convert(
         precision: Precision of its activations: float32 is exact; float16 (parquet only) half the size; by default
             unchanged.
     """
-    from activation_store.exchange import export
-
     if format == "json" and precision == "float16":
         raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
     with progress("converting") as report:
-        export.convert(source, output, format, precision, report)
+        rewriting.convert(source, output, format, precision, report)
     _say_what_was_written(output)
 
 
@@ -157,8 +161,6 @@ def sample(
         episodes: Number of episodes to draw instead of lives, at least 1.
         seed: Seed of the draw, 0 to 4294967295.
     """
-    from activation_store.exchange import export
-
     if (lives is None) == (episodes is None):
         raise UserError("give the size of the sample: either --lives N or --episodes N")
     argument_checks.check(
@@ -166,7 +168,7 @@ def sample(
         lives=at_least(lives, 1), episodes=at_least(episodes, 1), seed=seed_value(seed),
     )  # fmt: skip
     with progress("sampling") as report:
-        export.sample(source, output, lives=lives, episodes=episodes, seed=seed, report=report)
+        rewriting.sample(source, output, lives=lives, episodes=episodes, seed=seed, report=report)
     _say_what_was_written(output)
 
 
@@ -181,15 +183,12 @@ def export(source: Folder, output: Folder, layers: str | None = None, leave_out:
             Market).
         subsample: Keep one in this many records of each life, at least 1 (all); the first one kept is random.
     """
-    from activation_store.exchange.export import export as write
-    from activation_store.selection import OBSERVATIONS, Subsample
-
     parts = (*OBSERVATIONS, "tables")
     for name in split(leave_out):
         if name not in parts:
             raise UserError(f"--leave-out {name!r} cannot be left out; choose from: {', '.join(parts)}")
     with progress("exporting") as report:
-        records = write(
+        records = rewriting.export(
             source, output, report, layers=None if layers is None else split(layers), leave_out=split(leave_out),
             subsample=Subsample(subsample),
         )  # fmt: skip
@@ -202,8 +201,6 @@ def runs(folders: tyro.conf.Positional[tuple[Path, ...]] = ()) -> None:
     Args:
         folders: Folders to look into; by default those that scripts write to.
     """
-    from activation_store.index import FOLDERS, rows
-
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder: name one that holds dumps or runs")
@@ -214,11 +211,86 @@ def runs(folders: tyro.conf.Positional[tuple[Path, ...]] = ()) -> None:
 
 
 def _say_what_was_written(folder: Path) -> None:
-    from activation_store.reader import read_metadata
-
     metadata = read_metadata(folder)
     size = sum(file.bytes for file in metadata.files.values()) / metadata.records
     print(f"{folder}: {metadata.records:,} records of {metadata.lives:,} lives, {size:,.0f} bytes a record")
+
+
+FOLDERS = (
+    "activation_data", "analysis_results", "interventions", "world_models", "agent_plots", "runs", "demo",
+    "study_results",
+)  # fmt: skip
+"""Where scripts write by default."""
+_DONE, _RUN, _TRAINING, _MODEL = "DONE.json", "run.json", "settings.json", "model.safetensors"
+_DEEPEST = 3
+_UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
+
+
+Row = tuple[str, str, str, str, str]
+"""Of one folder of results: its path, its kind, the size of all its files, the age of the newest, and the command that
+made it, "" if nothing says so."""
+
+
+def rows(folders: Sequence[Path]) -> list[Row]:
+    """Return all dumps, runs, world models and trainings in some folders, and in those inside of them, by name."""
+    now = time.time()
+    return [row for folder in folders for row in _inside(folder, _DEEPEST, now)]
+
+
+def _inside(folder: Path, depth: int, now: float) -> Iterator[Row]:
+    if not folder.is_dir():
+        return
+    if known := _known(folder):
+        kind, command = known
+        files = list(_files(folder))
+        total = sum(file.st_size for file in files)
+        made = max((file.st_mtime for file in files), default=folder.stat().st_mtime)
+        size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
+        yield str(folder), kind, size, _age(now - made), command
+    elif depth:
+        for path in visible(folder, "*"):
+            yield from _inside(path, depth - 1, now)
+
+
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    """Yield what the system tells of a folder's files; one that goes meanwhile, as in a training, is left out."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                status = Path(place, name).stat()
+                if stat.S_ISREG(status.st_mode):
+                    yield status
+
+
+def _known(folder: Path) -> tuple[str, str] | None:
+    """Return what a folder holds, and the command that made it; None for no results."""
+    try:
+        if (folder / METADATA_FILE).is_file():
+            metadata = read_metadata(folder)
+            if metadata.origin == "simulated":
+                return "simulated dump", str(metadata.environment.get(COMMAND) or "")
+            return "dump", command_of_dump(folder, metadata)
+        for name in (_DONE, _RUN):
+            if (folder / name).is_file():
+                return "run", str(_json(folder / name).get("command") or "")
+        if (folder / _TRAINING).is_file():
+            content = _json(folder / _TRAINING)
+            return "training" if "agent" in content else "world model", str(content.get("command") or "")
+        return ("world model", "") if (folder / _MODEL).is_file() else None
+    except UserError as error:
+        return "damaged", str(error)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    content = read_small_json(path)
+    return content if isinstance(content, dict) else {}
+
+
+def _age(seconds: float) -> str:
+    for unit, length in _UNITS:
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return "just now"
 
 
 if __name__ == "__main__":

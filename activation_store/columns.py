@@ -11,8 +11,6 @@ from typing import Literal
 import numpy as np
 from pydantic import ConfigDict
 
-from common.user_error import UserError
-
 Dtype = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float32"]
 
 TRUTH = "truth/"
@@ -93,9 +91,3 @@ def column_faults(columns: dict[str, Column], taken: Iterable[str]) -> Iterator[
             yield f"column {name!r} has the name of another field"
         elif column.width is not None and not 1 <= column.width <= _WIDTH_AT_MOST:
             yield f"column {name!r} is {column.width} numbers wide"
-
-
-def check_finite(name: str, values: np.ndarray, where: str) -> None:
-    """Raise `UserError` where a float column holds NaN or infinity; `where` names the file or the agent."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise UserError(f"{where}: {name} holds NaN or infinity, so it is damaged or the policy diverged")

@@ -194,10 +194,10 @@ def write_directions(path: Path, directions: Sequence[Direction]) -> None:
     for direction in directions:
         if fault := next(direction.faults(), None):
             raise ValueError(f"direction {direction.name!r} cannot be written: {fault}")
-        if _weight(direction.name) in arrays:
+        if f"{direction.name}/weight" in arrays:
             raise ValueError(f"two directions are called {direction.name!r}")
-        arrays[_weight(direction.name)] = direction.weight
-        arrays[_bias(direction.name)] = np.array(direction.bias, np.float64)
+        arrays[f"{direction.name}/weight"] = direction.weight
+        arrays[f"{direction.name}/bias"] = np.array(direction.bias, np.float64)
         rest = {name: value for name, value in vars(direction).items() if name not in ("weight", "bias")}
         first = {"name": direction.name, "layer": direction.layer, "units": len(direction.weight)}
         described.append({**first, **rest})
@@ -212,19 +212,31 @@ def read_directions(path: Path) -> Directions:
         UserError: the file is missing, damaged, of another kind or version, or holds an unusable direction.
     """
     arrays, text = read_tensors(path, _KIND)
-    described = _descriptions(path, text)
-    expected = {name for entry in described for name in (_weight(entry.name), _bias(entry.name))}
+    try:
+        header: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        header = None
+    if not isinstance(header, dict) or header.get("kind") != _KIND:
+        raise UserError(
+            f"{path} does not hold directions: give a {DIRECTIONS_FILE} that a run of probes or clusters wrote"
+        )
+    if header.get("version") != FORMAT_VERSION:
+        version = str(header.get("version"))[:40]
+        raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
+    described = in_shape(list[_Description], header.get("directions"), f"{path} is damaged", "fit the directions again")
+    expected = {f"{entry.name}/{part}" for entry in described for part in ("weight", "bias")}
     if len(expected) < 2 * len(described) or expected != arrays.keys():
         raise UserError(f"{path} is damaged: its arrays are not those of the directions in its header; fit them again")
     directions = []
     for entry in described:
-        weight, bias = arrays[_weight(entry.name)], arrays[_bias(entry.name)]
+        weight, bias = arrays[f"{entry.name}/weight"], arrays[f"{entry.name}/bias"]
         if weight.shape != (entry.units,) or bias.shape != () or bias.dtype != np.float64:
             raise UserError(
                 f"{path} is damaged: direction {entry.name!r} has a weight of shape {weight.shape} and a bias of shape "
                 f"{bias.shape}, where {entry.units} units make ({entry.units},) and (); fit it again"
             )
-        direction = entry.direction(weight, float(bias))
+        rest = {name: value for name, value in vars(entry).items() if name != "units"}
+        direction = Direction(weight=weight, bias=float(bias), **rest)
         if fault := next(direction.faults(), None):
             raise UserError(f"{path}: direction {entry.name!r} cannot be used: {fault}; fit it again")
         directions.append(direction)
@@ -247,33 +259,6 @@ class _Description:
     lives: int
     episodes: int
     source: Source
-
-    def direction(self, weight: np.ndarray, bias: float) -> Direction:
-        rest = {name: value for name, value in vars(self).items() if name != "units"}
-        return Direction(weight=weight, bias=bias, **rest)
-
-
-def _descriptions(path: Path, text: str) -> list[_Description]:
-    try:
-        header: Any = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        header = None
-    if not isinstance(header, dict) or header.get("kind") != _KIND:
-        raise UserError(
-            f"{path} does not hold directions: give a {DIRECTIONS_FILE} that a run of probes or clusters wrote"
-        )
-    if header.get("version") != FORMAT_VERSION:
-        version = str(header.get("version"))[:40]
-        raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
-    return in_shape(list[_Description], header.get("directions"), f"{path} is damaged", "fit the directions again")
-
-
-def _weight(name: str) -> str:
-    return f"{name}/weight"
-
-
-def _bias(name: str) -> str:
-    return f"{name}/bias"
 
 
 def _some(names: list[str]) -> str:

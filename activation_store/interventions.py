@@ -231,7 +231,12 @@ def read_lives(path: Path) -> LivesTable:
     """
     with arrow_faults(path, "it cannot be read as a table of lives"):
         read = _read_table(path)
-    columns = {_name(name): read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
+    columns = {}
+    for column in read.column_names:
+        outcome = Outcome.parse(column)
+        is_old = outcome.measure in _CHANGES and outcome.against is None
+        name = replace(outcome, against="in_play").name if is_old else column
+        columns[name] = read[column].to_numpy(zero_copy_only=False)
     if missing := [name for name in KEYS if name not in columns]:
         raise UserError(f"{path} is not a table of lives: it lacks the column {missing[0]}")
     try:
@@ -263,9 +268,3 @@ def _read_table(path: Path) -> pa.Table:
     if rows * max(map(len, names), default=0) > _MOST_NUMBERS * 2:
         raise UserError(f"{path} is not a table of lives: the names of its arms are too long")
     return read
-
-
-def _name(column: str) -> str:
-    outcome = Outcome.parse(column)
-    is_old = outcome.measure in _CHANGES and outcome.against is None
-    return replace(outcome, against="in_play").name if is_old else column

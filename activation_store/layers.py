@@ -102,9 +102,6 @@ def check_policy_layers(
 
 def is_layer(name: str) -> bool:
     """Whether some policy has a layer of this name."""
-    return name in LAYERS or _is_numbered(name)
-
-
-def _is_numbered(name: str) -> bool:
     kind, _, number = name.rpartition("_")
-    return LAYERS.get(kind) == "memory layer" and number.isascii() and number.isdecimal() and not number.startswith("0")
+    is_number = number.isascii() and number.isdecimal() and not number.startswith("0")
+    return name in LAYERS or (LAYERS.get(kind) == "memory layer" and is_number)

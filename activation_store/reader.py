@@ -10,10 +10,10 @@ import numpy as np
 
 from activation_store.formats.json_format import read_json_batches, read_json_identity
 from activation_store.formats.parquet_format import read_shard_batches, read_shard_identity
-from activation_store.journal import JOURNAL_FILE
 from activation_store.records import Records
 from activation_store.schema import (
     IDENTITY,
+    JOURNAL_FILE,
     METADATA_FILE,
     RECORDS_FILE,
     TILE_COLUMNS,

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from activation_store.layers import ACTION_DECODER, STATES, UNTRAINED, is_layer, layer_names
 from activation_store.schema import DumpMetadata, Format
@@ -103,19 +103,11 @@ def _command(folder: Path, metadata: DumpMetadata, how: list[str]) -> list[str]:
     command = ["python", "extract_activations.py", "pvp" if others else "pve", "-p", ",".join(names)]
     if checkpoint:
         command += ["--checkpoint", str(int(steps))]
-    further = [("--seed", metadata.seed, _SEED), *_of_world(world), ("-o", folder.parent, _FOLDER)]
-    return [*command, *how, *_options(further)]
-
-
-def _options(chosen: list[tuple[str, object, object]]) -> list[str]:
-    return [word for option, value, usual in chosen if value not in (None, usual) for word in (option, str(value))]
-
-
-def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:
     original = world.get("protocol") == "original"
     task = world.get("task") if isinstance(world.get("task"), dict) else {}
     assert isinstance(task, dict)
-    return [
+    further: list[tuple[str, object, object]] = [
+        ("--seed", metadata.seed, _SEED),
         ("--max-steps", world.get("most_ticks"), None),
         ("--map-seed", None if original else world.get("map_seed"), None),
         ("--food-regrowth", world.get("food_regrowth"), None),
@@ -124,7 +116,13 @@ def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:
         ("--task", task.get("only"), None),
         ("--task.embeddings", task.get("embeddings"), None),
         ("--protocol", world.get("protocol"), "toolkit"),
+        ("-o", folder.parent, _FOLDER),
     ]
+    return [*command, *how, *_options(further)]
+
+
+def _options(chosen: list[tuple[str, object, object]]) -> list[str]:
+    return [word for option, value, usual in chosen if value not in (None, usual) for word in (option, str(value))]
 
 
 # Measured on dumps of trained policies, without activations: vitals, neighbours, tiles, actions, probabilities.

@@ -1,43 +1,132 @@
-"""Write a dump of activations: one shard per episode, the metadata last."""
+"""Write a dump of activations: one shard per episode, a journal of complete episodes, the metadata last.
+
+The journal holds the metadata that the dump was begun with, and which episodes are completely stored. It is written
+atomically before the first record and after each episode, and removed once `metadata.json` exists. Anything else in the
+folder of an unfinished dump is a leftover.
+"""
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
+from pydantic import ConfigDict
 
 from activation_store.columns import COLUMNS
-from activation_store.formats.json_format import JsonShard, join_shards
-from activation_store.formats.parquet_format import ParquetShard
-from activation_store.journal import (
-    JOURNAL_FILE,
-    Journal,
-    StoredEpisode,
-    remove_leftovers,
-    remove_scaffolding,
-    resume_journal,
-    shard_path,
-    shards_in,
-)
+from activation_store.formats.json_format import join_shards, write_lines
+from activation_store.formats.parquet_format import parquet_shard
 from activation_store.records import Records
 from activation_store.schema import (
-    IDENTITY,
-    MAY_BE_UNRECORDED,
+    JOURNAL_FILE,
     METADATA_FILE,
     RECORDS_FILE,
-    ROWS_AT_MOST,
-    TILE_COLUMNS,
     TILES_IN_VIEW,
     DumpFile,
     DumpMetadata,
     PrecisionError,
+    check_shapes,
+    check_values,
     shard_name,
 )
-from common.files import HashedFile, atomic_file, full_disk_named, locked_folder, make_folder, write_json
+from common.checked_json import in_shape, read_small_json, with_checksum, without_checksum
+from common.files import (
+    PARTIAL_SUFFIX,
+    HashedFile,
+    atomic_file,
+    full_disk_named,
+    locked_folder,
+    make_folder,
+    sha256,
+    write_json,
+)
 from common.user_error import UserError
+
+_JSON_SHARDS, _PARQUET_SHARDS = "episode-*.jsonlines", "episode-*.parquet"
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+State = Literal["absent", "unfinished", "whole"]
+DERIVED = ("row", "col", "life")
+"""Optional columns that the writer computes if the records lack them."""
+
+
+@dataclass(frozen=True)
+class StoredEpisode:
+    """An episode whose records are all on disk."""
+
+    __pydantic_config__ = _STRICT
+
+    episode: int
+    description: dict[str, Any] | None  # its entry in the dump's metadata; None for none
+    shard: DumpFile | None  # size and hash of its file; None if it has no records and therefore no file
+    precision_error: dict[str, PrecisionError]  # error from rounding its activations, by layer
+
+    def is_whole(self, path: Path) -> bool:
+        """Return whether a path is its file, unchanged."""
+        if self.shard is None:
+            return True
+        return path.is_file() and path.stat().st_size == self.shard.bytes and sha256(path) == self.shard.sha256
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The metadata that the dump was started with, without counts, and the episodes stored so far."""
+
+    __pydantic_config__ = _STRICT
+
+    begun_with: dict[str, Any]
+    stored: list[StoredEpisode] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write the journal atomically."""
+        write_json(folder / JOURNAL_FILE, with_checksum(asdict(self)))
+
+
+def read_journal(folder: Path) -> Journal:
+    """Read the journal of an unfinished dump (UserError: it is missing or damaged)."""
+    path = folder / JOURNAL_FILE
+    content = read_small_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is damaged: delete {folder} and extract it again")
+    complaint = f"{path} is damaged or of another version"
+    return in_shape(Journal, without_checksum(content, str(path)), complaint, f"delete {folder} and extract it again")
+
+
+def state_of(folder: Path) -> State:
+    """Return whether a folder holds no dump, an unfinished one of a killed or failed run, or a complete one."""
+    if (folder / METADATA_FILE).exists():
+        return "whole"
+    return "unfinished" if (folder / JOURNAL_FILE).exists() else "absent"
+
+
+def refuse_existing_dump(folder: Path, resume: bool = False) -> None:
+    """Raise `UserError` if a folder already holds a dump, complete or unfinished; with `resume`, only if complete."""
+    if state_of(folder) == "unfinished":
+        if resume:
+            return
+        raise UserError(f"{folder} already holds a dump, an unfinished one: delete it first, or resume its extraction")
+    for path in (folder / METADATA_FILE, folder / RECORDS_FILE, *_shards_in(folder)):
+        if path.exists():
+            raise UserError(f"{folder} already holds a dump ({path.name}): choose another or delete it first")
+
+
+def _shards_in(folder: Path) -> set[Path]:
+    return {path for pattern in (_JSON_SHARDS, _PARQUET_SHARDS) for path in folder.glob(pattern)}
+
+
+def _temporary_files(folder: Path) -> list[Path]:
+    """List the temporary files of this package that `atomic_file` leaves behind when its process is killed."""
+    names = (RECORDS_FILE, METADATA_FILE, JOURNAL_FILE, _JSON_SHARDS, _PARQUET_SHARDS)
+    return [path for name in names for path in folder.glob(f".{name}.*{PARTIAL_SUFFIX}")]
+
+
+def _remove_scaffolding(folder: Path) -> None:
+    """Remove the files that only an unfinished dump needs, once `metadata.json` exists."""
+    for path in (*folder.glob(_JSON_SHARDS), *_temporary_files(folder), folder / JOURNAL_FILE):
+        path.unlink(missing_ok=True)
 
 
 class ShardWriter:
@@ -56,7 +145,9 @@ class ShardWriter:
         self._errors: dict[str, PrecisionError] = {}
         self._stack = contextlib.ExitStack()
         self._file = HashedFile(self._stack.enter_context(atomic_file(path)))
-        self._format = (ParquetShard if metadata.format == "parquet" else JsonShard)(self._file, metadata)
+        self._append: Callable[[Records], None] = functools.partial(write_lines, self._file, metadata)
+        if metadata.format == "parquet":
+            self._append = self._stack.enter_context(parquet_shard(self._file, metadata))
 
     def write(self, records: Records) -> None:
         """Append records of this episode (ValueError: the ticks of a life do not increase)."""
@@ -64,25 +155,24 @@ class ShardWriter:
         if "life" not in records.columns:
             records = replace(records, columns={**records.columns, "life": life})
         if self._metadata.precision == "float16":
-            self._measure(records)
+            for layer, values in records.activations.items():
+                exact = values.astype(np.float64)
+                absolute = np.abs(exact - values.astype(np.float16))
+                relative = np.divide(absolute, np.abs(exact), out=np.zeros_like(exact), where=exact != 0)
+                error = PrecisionError(float(absolute.max(initial=0)), float(relative.max(initial=0)))
+                self._errors[layer] = error.or_larger(self._errors.get(layer, error))
         with full_disk_named(self._path):
-            self._format.write(records)
+            self._append(records)
         self.records += len(records)
 
     def finish(self) -> tuple[DumpFile, dict[str, PrecisionError]]:
         """Move the file into place; return its size, hash and counts, and the rounding error by layer."""
-        with self._stack:
-            try:
-                self._format.finish()
-            except BaseException:
-                self._format.give_up()
-                raise
+        self._stack.close()
         proof = DumpFile(self._file.sha256, self._file.bytes, self.records, len(self._lives), self._episode)
         return proof, self._errors
 
     def give_up(self) -> None:
         """Remove everything written so far."""
-        self._format.give_up()
         with contextlib.suppress(_GivenUp, UserError), self._stack:
             raise _GivenUp  # closing a file on a full disk may fail again: the first failure has already been reported
 
@@ -98,113 +188,15 @@ class ShardWriter:
             numbers[i] = number
         return numbers
 
-    def _measure(self, records: Records) -> None:
-        for layer, values in records.activations.items():
-            exact = values.astype(np.float64)
-            absolute = np.abs(exact - values.astype(np.float16))
-            relative = np.divide(absolute, np.abs(exact), out=np.zeros_like(exact), where=exact != 0)
-            error = PrecisionError(float(absolute.max(initial=0)), float(relative.max(initial=0)))
-            self._errors[layer] = error.or_larger(self._errors.get(layer, error))
-
 
 class _GivenUp(Exception):
     """Raised to make `atomic_file` remove what was written."""
 
 
-_FLOAT16_LARGEST = float(np.finfo(np.float16).max)
-
-
-def check_shapes(records: Records, metadata: DumpMetadata, may_lack: Iterable[str]) -> None:
-    """Raise `ValueError` if records do not have the shapes and types that the metadata declares.
-
-    Args:
-        may_lack: optional columns that the writer adds itself.
-    """
-    count, heads = len(records), len(metadata.action_heads)
-    shapes = {layer: values.shape for layer, values in records.activations.items()}
-    expected: dict[str, tuple[int, ...]] = {layer: (count, units) for layer, units in metadata.layers.items()}
-    for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action"):
-        shapes[name] = getattr(records, name).shape
-        expected[name] = (count, heads) if name in ("action", "log_probability") else (count,)
-    shapes["tile"], expected["tile"] = records.tile.shape, (count, TILES_IN_VIEW, len(TILE_COLUMNS))
-    for name, rows in records.all_tables.items():
-        shapes[name] = (len(rows.offsets) - 1, rows.values.shape[1])
-    expected |= {name: (count, len(columns)) for name, columns in metadata.all_tables.items()}
-    shapes |= {name: values.shape for name, values in records.columns.items()}
-    lacking = set(may_lack) - records.columns.keys()
-    expected |= {name: column.shape(count) for name, column in metadata.columns.items() if name not in lacking}
-    if shapes != expected:
-        wrong = {name for name in shapes.keys() | expected.keys() if shapes.get(name) != expected.get(name)}
-        name = sorted(wrong)[0]
-        raise ValueError(f"{name} has shape {shapes.get(name)}, the metadata declares {expected.get(name)}")
-    _check_types(records, metadata)
-
-
-def _check_types(records: Records, metadata: DumpMetadata) -> None:
-    tables = records.all_tables
-    if not all(values.dtype == np.int16 for values in (records.tile, *(rows.values for rows in tables.values()))):
-        raise ValueError("tile and tables must be int16")
-    for name, values in records.columns.items():
-        if values.dtype != metadata.columns[name].dtype:
-            raise ValueError(f"{name} is {values.dtype}, the metadata declares {metadata.columns[name].dtype}")
-    for name, rows in tables.items():
-        if rows.counts.max(initial=0) > ROWS_AT_MOST:
-            raise ValueError(f"a record has {rows.counts.max()} rows in {name}, more than {ROWS_AT_MOST}")
-
-
-def check_values(records: Records, metadata: DumpMetadata) -> None:
-    """Refuse values that are not allowed in a dump.
-
-    Raises:
-        UserError: NaN, infinity, or an activation too large for float16 in a float16 dump.
-        ValueError: an action lies outside its head.
-    """
-    floats = {name: getattr(records, name) for name in MAY_BE_UNRECORDED if name not in metadata.unrecorded}
-    columns = {name: values for name, values in records.columns.items() if values.dtype == np.float32}
-    for name, values in {**floats, **records.activations, **columns}.items():
-        finite = np.isfinite(values if values.ndim == 2 else values[:, None]).all(axis=1)
-        if not finite.all():
-            i = int(np.argmin(finite))
-            raise UserError(
-                f"{name} of agent {records.agent_id[i]} at step {records.step[i]} is NaN or infinite: the policy or "
-                "its reward has diverged, so its activations mean nothing; extract from an earlier checkpoint"
-            )
-    if metadata.precision == "float16":
-        for name, values in records.activations.items():
-            if np.abs(values).max(initial=0) > _FLOAT16_LARGEST:
-                raise UserError(f"{name} holds a number beyond {_FLOAT16_LARGEST:.0f}: float16 cannot; use float32")
-    sizes = np.array([head.size for head in metadata.action_heads])
-    if ((records.action < 0) | (records.action >= sizes)).any():
-        raise ValueError("an action lies outside its head")
-
-
-State = Literal["absent", "unfinished", "whole"]
-DERIVED = ("row", "col", "life")
-"""Optional columns that the writer computes if the records lack them."""
-
-
-def state_of(folder: Path) -> State:
-    """Return whether a folder holds no dump, an unfinished one of a killed or failed run, or a complete one."""
-    if (folder / METADATA_FILE).exists():
-        return "whole"
-    return "unfinished" if (folder / JOURNAL_FILE).exists() else "absent"
-
-
-def refuse_existing_dump(folder: Path, resume: bool = False) -> None:
-    """Raise `UserError` if a folder already holds a dump, complete or unfinished; with `resume`, only if complete."""
-    if state_of(folder) == "unfinished":
-        if resume:
-            return
-        raise UserError(f"{folder} already holds a dump, an unfinished one: delete it first, or resume its extraction")
-    for path in (folder / METADATA_FILE, folder / RECORDS_FILE, *shards_in(folder)):
-        if path.exists():
-            raise UserError(f"{folder} already holds a dump ({path.name}): choose another or delete it first")
-
-
 class DumpWriter:
     """Writes one dump, as a context manager: leaving the block finishes it.
 
-    Each episode goes to its own file, which gets its final name once complete and is then recorded in a journal.
+    Each episode goes to its own file, which gets its final name once complete and is then recorded in the journal.
     `metadata.json` is written last, so a folder without it is never mistaken for a dump. If a run ends early, the
     recorded episodes are kept, and a writer with `resume` continues with the others; the result is the same as that of
     an uninterrupted run. Memory holds one batch and, for each unfinished episode, one row group of records and the
@@ -247,7 +239,8 @@ class DumpWriter:
 
         Raises:
             UserError: the folder already holds a dump that is complete, or unfinished while `resume` is off; it was
-                started with other settings; another process is writing to it; it cannot be written to.
+                started with other settings; its journal is damaged; another process is writing to it; it cannot be
+                written to.
         """
         make_folder(self._folder)
         with contextlib.ExitStack() as stack:
@@ -258,19 +251,31 @@ class DumpWriter:
         return self
 
     def _begin(self) -> Journal:
-        state = state_of(self._folder)
+        """Return the journal without episodes whose files have changed, and remove files that are not in it."""
+        state, begun_with = state_of(self._folder), self._metadata.to_json()
         if state == "whole" and (self._folder / JOURNAL_FILE).exists():
-            remove_scaffolding(self._folder)
-        if not self._resume:
-            refuse_existing_dump(self._folder)
-        journal = Journal(self._metadata.to_json())
-        if state == "unfinished":
-            journal = resume_journal(self._folder, self._metadata)
-        else:
-            refuse_existing_dump(self._folder)
+            _remove_scaffolding(self._folder)
+        refuse_existing_dump(self._folder, self._resume)
+        journal = read_journal(self._folder) if state == "unfinished" else Journal(begun_with)
+        for name, wanted in begun_with.items():
+            if name != "checksum" and journal.begun_with.get(name) != wanted:
+                raise UserError(
+                    f"{self._folder} was started with different settings ({name}) than requested now: use the original "
+                    "ones, or delete the folder and extract again"
+                )
+        kept = [stored for stored in journal.stored if stored.is_whole(self._shard_path(stored.episode))]
+        journal = Journal(journal.begun_with, kept)
         journal.write(self._folder)
-        remove_leftovers(self._folder, self._metadata, journal)
+        known = {self._shard_path(stored.episode) for stored in kept if stored.shard}
+        leftovers = {*(_shards_in(self._folder) - known), *_temporary_files(self._folder), self._folder / RECORDS_FILE}
+        for path in leftovers:
+            path.unlink(missing_ok=True)
         return journal
+
+    def _shard_path(self, episode: int) -> Path:
+        """Return the file of an episode's records while the dump is written; a parquet dump keeps it."""
+        name = shard_name(episode)
+        return self._folder / (name if self._metadata.format == "parquet" else f"{Path(name).stem}.jsonlines")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -280,7 +285,9 @@ class DumpWriter:
                 self.close()
         finally:
             self._open = False
-            self._give_up_shards()
+            for shard in self._shards.values():
+                shard.give_up()
+            self._shards = {}
             if not self._journal.stored and state_of(self._folder) == "unfinished":
                 (self._folder / JOURNAL_FILE).unlink(missing_ok=True)
             self._stack.close()
@@ -303,9 +310,10 @@ class DumpWriter:
         for episode in episodes:
             part = records if len(episodes) == 1 else records.take(records.episode == episode)
             if episode not in self._shards:
-                path = shard_path(self._folder, self._metadata, episode)
-                self._shards[episode] = ShardWriter(path, self._metadata, episode)
-            self._shards[episode].write(_with_place(part))
+                self._shards[episode] = ShardWriter(self._shard_path(episode), self._metadata, episode)
+            centre = part.tile[:, TILES_IN_VIEW // 2]  # where the agent is
+            columns = {"row": centre[:, 0], "col": centre[:, 1], **part.columns}
+            self._shards[episode].write(replace(part, columns=columns))
 
     def finish_episode(self, episode: int, description: dict[str, Any] | None = None) -> None:
         """Record that an episode is complete; from here on its records survive a crash.
@@ -347,43 +355,25 @@ class DumpWriter:
         if (self._folder / METADATA_FILE).exists() or (self._folder / RECORDS_FILE).exists():
             raise UserError(f"{self._folder} already holds a dump, created in the meantime: choose another folder")
         self._open = False
-        files = self._join()
+        shards = {self._shard_path(stored.episode): stored.shard for stored in self._journal.stored if stored.shard}
+        files = {path.name: proof for path, proof in shards.items()}
+        if self._metadata.format == "json":
+            files = {RECORDS_FILE: join_shards(shards, self._folder / RECORDS_FILE)}
+        errors = dict(self._metadata.precision_error)
+        for stored in self._journal.stored:
+            for layer, error in stored.precision_error.items():
+                errors[layer] = error.or_larger(errors.get(layer, error))
         metadata = replace(
             self._metadata,
             episodes=[stored.description for stored in self._journal.stored if stored.description is not None],
             records=sum(file.records for file in files.values()),
             lives=sum(file.lives for file in files.values()),
             files=files,
-            precision_error=self._precision_error(),
+            precision_error=errors,
         )
         write_json(self._folder / METADATA_FILE, metadata.to_json())
-        remove_scaffolding(self._folder)
-
-    def _join(self) -> dict[str, DumpFile]:
-        shards = {stored.episode: stored.shard for stored in self._journal.stored if stored.shard}
-        if self._metadata.format == "parquet":
-            return {shard_name(episode): proof for episode, proof in shards.items()}
-        parts = [(shard_path(self._folder, self._metadata, episode), proof) for episode, proof in shards.items()]
-        return {RECORDS_FILE: join_shards(parts, self._folder / RECORDS_FILE)}
-
-    def _precision_error(self) -> dict[str, Any]:
-        errors = dict(self._metadata.precision_error)
-        for stored in self._journal.stored:
-            for layer, error in stored.precision_error.items():
-                errors[layer] = error.or_larger(errors.get(layer, error))
-        return errors
+        _remove_scaffolding(self._folder)
 
     def _check_open(self) -> None:
         if not self._open:
             raise ValueError("the dump is not open for writing")
-
-    def _give_up_shards(self) -> None:
-        for shard in self._shards.values():
-            shard.give_up()
-        self._shards = {}
-
-
-def _with_place(records: Records) -> Records:
-    """Add the agent's row and column, read from the middle of its view, if they are missing."""
-    centre = records.tile[:, TILES_IN_VIEW // 2]
-    return replace(records, columns={"row": centre[:, 0], "col": centre[:, 1], **records.columns})

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tyro
 
-from activation_store.formats.parquet_layout import fixed_size, join_planes, plane_bytes, split_planes
+from activation_store.formats.parquet_format import fixed_size, join_planes, plane_bytes, split_planes
 from activation_store.reader import read_batches, read_metadata
 from activation_store.selection import select
 from benchmarks.measure import seconds_of, spread

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simulate
-from activation_store import index
+from activation_store import __main__ as store
 from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
@@ -166,7 +166,7 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, d
     run_well(*command, "--until-tick", 1, *steered[len(command) :], "--dose", 3)
     once = plain.with_name(f"{plain.name}-steer-ic_1-dose+3-until_1")
     assert read_metadata(once).environment["simulated"]["until_tick"] == 1
-    commands = {row[0]: row[-1] for row in index.rows([once.parent])}
+    commands = {row[0]: row[-1] for row in store.rows([once.parent])}
     assert commands[str(once)].startswith("python simulate.py") and "--until-tick 1" in commands[str(once)]
     always, single = (read_dump(one) for one in (once.with_name(f"{plain.name}-steer-ic_1-dose+3"), once))
     states, states_once = (one.activations["lstm_cell"] for one in (always, single))

@@ -1,24 +1,23 @@
 """Rewrite dumps: as one ordinary Parquet file for other programs, in the other format, or as a small sample to share.
 
 In the file for other programs, vectors are lists and table rows have named fields. The dump's own Parquet files hold
-vectors as planes of bytes (`parquet_layout.py`), which reads fast but which no other program understands. An export is
+vectors as planes of bytes (`parquet_format.py`), which reads fast but which no other program understands. An export is
 larger and cannot be read back; keep the dump.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 
 from activation_store.exchange.original_tools import find_original, import_original
-from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
-from activation_store.formats.parquet_layout import TABLE, TILE, Numbers, numbers_of, values_of
+from activation_store.formats.parquet_format import ROW_GROUP_RECORDS, TABLE, TILE, Numbers, numbers_of, values_of
 from activation_store.lives import number_lives
 from activation_store.reader import read_batches, read_identity, read_metadata
-from activation_store.records import RaggedRows, Records
+from activation_store.records import Records
 from activation_store.schema import DumpMetadata, Format, Precision
 from activation_store.selection import ALL_RECORDS, Selection, Subsample, select
 from activation_store.writer import DumpWriter
@@ -134,16 +133,11 @@ def _to_table(records: Records, metadata: DumpMetadata, selection: Selection, sc
         flat = pa.array(np.ascontiguousarray(values[name], dtype).reshape(-1))
         arrays.append(flat if width is None else pa.FixedSizeListArray.from_arrays(flat, width))
     for name in selection.read_tables:
-        arrays.append(_named_rows(records.all_tables[name], schema.field(TABLE + name).type))
+        rows, kind = records.all_tables[name], schema.field(TABLE + name).type
+        columns = [pa.array(np.ascontiguousarray(column)) for column in rows.values.T]
+        structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        arrays.append(pa.ListArray.from_arrays(pa.array(rows.offsets.astype(np.int32)), structs, type=kind))
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _named_rows(rows: RaggedRows, kind: "pa.ListType") -> "pa.Array":
-    import pyarrow as pa
-
-    columns = [pa.array(np.ascontiguousarray(column)) for column in rows.values.T]
-    structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(pa.array(rows.offsets.astype(np.int32)), structs, type=kind)
 
 
 def convert(
@@ -201,7 +195,10 @@ def _copy(
     if folder.resolve() == source.resolve():
         raise UserError(f"{folder} is the dump itself: choose another folder")
     blank = replace(target, records=0, lives=0, files={}, episodes=[])
-    described = _descriptions(metadata, selection)
+    numbered = {described.get("episode"): described for described in metadata.episodes}
+    described = {
+        number: numbered[number] for number in numbered if type(number) is int and selection.wants_episode(number)
+    }
     unfinished: set[int] = set()
     with DumpWriter(folder, blank) as writer:
         for batch in read_batches(source, metadata, selection, report):
@@ -213,12 +210,3 @@ def _copy(
             unfinished = here
             writer.write(batch)
         writer.close(list(described.values()))
-
-
-def _descriptions(metadata: DumpMetadata, selection: Selection) -> dict[int, dict[str, Any]]:
-    numbered = {described.get("episode"): described for described in metadata.episodes}
-    return {
-        episode: described
-        for episode, described in numbered.items()
-        if type(episode) is int and selection.wants_episode(episode)
-    }

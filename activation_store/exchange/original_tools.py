@@ -103,8 +103,9 @@ def import_original(
         for records, last in itertools.chain([first], batches):
             with _named_faults(source, last):
                 writer.write(_to_records(records, metadata, episodes))
-            for episode in episodes.take_ended():
+            for episode in episodes.ended:
                 writer.finish_episode(episode, {"episode": episode})
+            episodes.ended = []
         writer.close([{"episode": episode} for episode in episodes.running()])
 
 
@@ -114,7 +115,7 @@ class _Episodes:
     def __init__(self) -> None:
         self._begun = 0
         self._now: dict[int, tuple[int, int]] = {}  # process -> its episode, its tick
-        self._ended: list[int] = []
+        self.ended: list[int] = []
 
     def episode_of(self, slot: int, tick: int) -> int:
         """Return the episode of a record; records must be passed in the order of recording."""
@@ -122,14 +123,10 @@ class _Episodes:
         episode, clock = self._now.get(process, (-1, tick + 1))
         if tick < clock:
             if episode >= 0:
-                self._ended.append(episode)
+                self.ended.append(episode)
             episode, self._begun = self._begun, self._begun + 1
         self._now[process] = episode, tick
         return episode
-
-    def take_ended(self) -> list[int]:
-        ended, self._ended = self._ended, []
-        return ended
 
     def running(self) -> list[int]:
         return [episode for episode, _ in self._now.values()]

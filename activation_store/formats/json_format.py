@@ -5,7 +5,7 @@ Parsed records are converted into the columns of `Records` one by one, checking 
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,10 @@ class JsonRecords(Gathering):
         if (policy := _get(record, "policy")) != metadata.policy:
             raise RecordError(f"policy is {str(policy)[:80]!r}, the metadata names {metadata.policy!r}")
         for name in IDENTITY:
-            arrays[name, ""][i] = _integer(_get(record, name), name)
+            number = _get(record, name)
+            if type(number) is not int or not -_INT64_BOUND <= number < _INT64_BOUND:
+                raise RecordError(f"{name} is not a 64-bit integer")
+            arrays[name, ""][i] = number
         heads = len(metadata.action_heads)
         for name in self._numbers:
             value = _get(record, name)
@@ -75,16 +78,13 @@ class JsonRecords(Gathering):
                 raise RecordError(f"action {head.name} is {index}, it has {head.size} choices")
         arrays["action", ""][i] = action
         for name in self._selection.layers:
-            arrays["activations", name][i] = _floats(self._layer(record, name), metadata.layers[name], name)
+            is_main = name == metadata.main_layer
+            value = _get(record, "activation") if is_main else _get(_get(record, "activations"), name)
+            arrays["activations", name][i] = _floats(value, metadata.layers[name], name)
         for name in self._selection.columns:
             arrays["columns", name][i] = _column(_get(record, name), metadata.columns[name], name)
         self._append_observation(_get(record, "observation"), i)
         self.size += 1
-
-    def _layer(self, record: dict[str, Any], name: str) -> Any:
-        if name == self._metadata.main_layer:
-            return _get(record, "activation")
-        return _get(_get(record, "activations"), name)
 
     def _append_observation(self, observation: Any, i: int) -> None:
         if "tile" not in self._selection.leave_out:
@@ -107,12 +107,6 @@ def _get(mapping: Any, key: str) -> Any:
     if key not in mapping:
         raise RecordError(f"{key} is missing")
     return mapping[key]
-
-
-def _integer(value: Any, name: str) -> int:
-    if type(value) is not int or not -_INT64_BOUND <= value < _INT64_BOUND:
-        raise RecordError(f"{name} is not a 64-bit integer")
-    return value
 
 
 def _check_list(value: Any, length: int, name: str, kinds: set[type], what: str) -> None:
@@ -185,19 +179,22 @@ def read_json_batches(
     """
     path = folder / RECORDS_FILE
     lives: dict[Life, tuple[int, int, int]] = {}
-    every = selection.subsample.every
+    subsample = selection.subsample
     batch, count = JsonRecords(metadata, selection, _BATCH), 0
     for count, line in enumerate(_record_lines(path), start=1):
         try:
             record, (_, *key, tick) = _identify(line)
             life = (key[0], key[1], key[2])
-            seen, last_tick, first = lives.get(life) or (0, tick - 1, _first_kept(life, selection))
+            if life not in lives:
+                first = int(subsample.first_kept(np.array([life]))[0]) if selection.wants(life) else _NEVER
+                lives[life] = 0, tick - 1, first
+            seen, last_tick, first = lives[life]
             if tick <= last_tick:
                 raise RecordError(f"tick {tick} of a life does not come after tick {last_tick}")
             if count > metadata.records:
                 raise RecordError("there are more records than the metadata counts")
             lives[life] = seen + 1, tick, first
-            if seen >= first and (seen - first) % every == 0:
+            if seen >= first and (seen - first) % subsample.every == 0:
                 batch.append(_parse(line) if record is None else record)
         except RecordError as fault:
             raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
@@ -232,10 +229,6 @@ def read_json_identity(folder: Path, metadata: DumpMetadata) -> dict[str, np.nda
     return identity
 
 
-def _first_kept(life: Life, selection: Selection) -> int:
-    return int(selection.subsample.first_kept(np.array([life]))[0]) if selection.wants(life) else _NEVER
-
-
 def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) -> None:
     if (records, lives) != (metadata.records, metadata.lives):
         raise UserError(
@@ -266,7 +259,7 @@ def _identify(line: bytes) -> tuple[dict[str, Any] | None, list[int]]:
         value = record.get(name)
         if name == "step" and name not in record:
             raise RecordError("step is missing")
-        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+        if type(value) is not int or not -_INT64_BOUND <= value < _INT64_BOUND:
             what = "is not a 64-bit integer" if type(value) in (int, float) else "is missing or is not an integer"
             raise RecordError(f"{name} {what}")
         identity.append(value)
@@ -283,26 +276,13 @@ def _parse(line: bytes) -> dict[str, Any]:
     return record
 
 
-class JsonShard:
-    """Writes the records of one episode as lines, to be joined into one array once all episodes are complete."""
-
-    def __init__(self, file: HashedFile, metadata: DumpMetadata) -> None:
-        self._file = file
-        self._metadata = metadata
-
-    def write(self, records: Records) -> None:
-        """Append records."""
-        for line in record_lines(records, self._metadata):
-            self._file.write(line + _SEPARATOR)
-
-    def finish(self) -> None:
-        """Do nothing: every line is already written."""
-
-    def give_up(self) -> None:
-        """Do nothing: the file is about to be removed."""
+def write_lines(file: HashedFile, metadata: DumpMetadata, records: Records) -> None:
+    """Append records of one episode as lines, to be joined into one array once all episodes are complete."""
+    for line in record_lines(records, metadata):
+        file.write(line + _SEPARATOR)
 
 
-def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
+def join_shards(shards: Mapping[Path, DumpFile], path: Path) -> DumpFile:
     """Join the lines of several shards into one JSON array at `path`, in constant memory.
 
     Raises:
@@ -311,22 +291,18 @@ def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
     with atomic_file(path) as raw:
         file = HashedFile(raw)
         file.write(_LAYOUT_START[:-1])
-        for i, (shard, proof) in enumerate(shards):
+        for i, (shard, proof) in enumerate(shards.items()):
             file.write(_SEPARATOR if i else b"\n")
-            _copy(shard, proof, file)
+            left = proof.bytes - len(_SEPARATOR)
+            with shard.open("rb") as source:
+                while left and (block := source.read(min(left, _BLOCK_BYTES))):
+                    file.write(block)
+                    left -= len(block)
+            if left:
+                raise UserError(f"{shard} has been truncated: delete the folder and extract it again")
         file.write(b"\n" + _LAYOUT_END)
-    records, lives = (sum(getattr(proof, name) for _, proof in shards) for name in ("records", "lives"))
+    records, lives = (sum(getattr(proof, name) for proof in shards.values()) for name in ("records", "lives"))
     return DumpFile(file.sha256, file.bytes, records, lives)
-
-
-def _copy(shard: Path, proof: DumpFile, file: HashedFile) -> None:
-    left = proof.bytes - len(_SEPARATOR)
-    with shard.open("rb") as source:
-        while left and (block := source.read(min(left, _BLOCK_BYTES))):
-            file.write(block)
-            left -= len(block)
-    if left:
-        raise UserError(f"{shard} has been truncated: delete the folder and extract it again")
 
 
 def record_lines(records: Records, metadata: DumpMetadata) -> Iterator[bytes]:

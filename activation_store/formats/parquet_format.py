@@ -1,33 +1,32 @@
 """Records as Parquet: one file per episode, columns of fixed types, compressed with zstd.
 
-Readers select records from five integer columns, then read the large columns only in row groups that hold any.
+A single number is a column of its own type. A vector is one column per byte of its numbers, `NAME#0` the least
+significant, so that bytes that hardly vary are adjacent and compress well; each record is one fixed-size value, which
+Arrow does not split up. A table is a list of rows, each row one fixed-size value with its int16 numbers in order. No
+column has missing values. Readers select records from five integer columns, then read the large columns only in row
+groups that hold any.
 """
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from activation_store.columns import check_finite
-from activation_store.formats.parquet_layout import (
-    ACTIVATION,
-    TABLE,
-    TILE,
-    arrow_schema,
-    columns_for,
-    encodings,
-    numbers_of,
-    read_numbers,
-    read_rows,
-    to_table,
-)
 from activation_store.formats.safe_parquet import arrow_faults, check_expansion, check_pages
 from activation_store.lives import number_lives, rank_in_life
 from activation_store.records import RaggedRows, Records
-from activation_store.schema import IDENTITY, ROWS_AT_MOST, TILE_COLUMNS, DumpFile, DumpMetadata
+from activation_store.schema import (
+    IDENTITY,
+    MAY_BE_UNRECORDED,
+    ROWS_AT_MOST,
+    TILE_COLUMNS,
+    TILES_IN_VIEW,
+    DumpFile,
+    DumpMetadata,
+)
 from activation_store.selection import Gathering, Selection, no_rows, tiles_shape
 from common.files import HashedFile, open_file
 from common.user_error import UserError
@@ -38,57 +37,205 @@ if TYPE_CHECKING:
 
 ROW_GROUP_RECORDS = 4096
 _FOOTER_BYTES_AT_MOST = 1 << 24
+ACTIVATION, TILE, TABLE = "activation/", "tile/", "table/"
+"""Prefixes of the names of layers, of the view's columns and of tables."""
+
+_ROW_NUMBER = np.dtype(np.int16)
 
 
-class ParquetShard:
-    """Writes the records of one episode in row groups of a fixed number of records."""
+Numbers = tuple[np.dtype, int | None]
+"""Of a field of every record: the type of its numbers, and how many they are; None for a single number."""
 
-    def __init__(self, file: HashedFile, metadata: DumpMetadata) -> None:
-        import pyarrow.parquet as pq
 
-        self._metadata = metadata
-        self._schema = arrow_schema(metadata)
-        self._writer = pq.ParquetWriter(
-            file, self._schema, compression="zstd", write_statistics=False, **encodings(metadata)
-        )
-        self._waiting = self._room()
+def split_planes(values: np.ndarray) -> list[np.ndarray]:
+    """Split vectors into byte planes.
 
-    def write(self, records: Records) -> None:
-        """Append records; they are written one row group at a time."""
+    Args:
+        values: (B, width), of any fixed-size type.
+
+    Returns:
+        One plane per byte of a number, least significant first, each (B, width) uint8 and contiguous.
+    """
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    in_bytes = little.view(np.uint8).reshape(*values.shape, little.itemsize)  # (B, width, bytes)
+    return [np.ascontiguousarray(in_bytes[:, :, i]) for i in range(little.itemsize)]
+
+
+def join_planes(planes: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Rebuild vectors from their planes: the inverse of `split_planes`.
+
+    Args:
+        planes: (B, width) uint8 each, least significant first; one per byte of a number.
+
+    Returns:
+        (B, width) of `dtype`.
+    """
+    if len(planes) == 1:
+        return planes[0].astype(bool) if dtype.kind == "b" else planes[0].view(dtype)
+    values = np.empty(planes[0].shape, dtype.newbyteorder("<"))
+    in_bytes = values.view(np.uint8).reshape(*values.shape, len(planes))  # (B, width, bytes)
+    for i, plane in enumerate(planes):
+        in_bytes[:, :, i] = plane
+    return values.astype(dtype, copy=False)
+
+
+def columns_of(name: str, numbers: Numbers) -> list[str]:
+    """Return the columns that hold the field with this name: one, or those of a vector's planes."""
+    dtype, width = numbers
+    return [name] if width is None else [f"{name}#{i}" for i in range(dtype.itemsize)]
+
+
+def numbers_of(metadata: DumpMetadata) -> dict[str, Numbers]:
+    """Return every numeric field by its name in the file, in file order."""
+    heads = len(metadata.action_heads)
+    numbers: dict[str, Numbers] = {name: (np.dtype(np.int64), None) for name in IDENTITY}
+    for name in MAY_BE_UNRECORDED:
+        if name not in metadata.unrecorded:
+            numbers[name] = np.dtype(np.float32), heads if name == "log_probability" else None
+    numbers["action"] = np.dtype(np.int32), heads
+    numbers |= {name: (np.dtype(column.dtype), column.width) for name, column in metadata.columns.items()}
+    precision = np.dtype(metadata.precision)
+    numbers |= {ACTIVATION + name: (precision, units) for name, units in metadata.layers.items()}
+    return numbers | {TILE + name: (np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
+
+
+def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
+    """Return the columns of a shard; their names, types and order depend only on the metadata."""
+    import pyarrow as pa
+
+    types: dict[str, pa.DataType] = {}
+    for name, (dtype, width) in numbers_of(metadata).items():
+        kind = pa.from_numpy_dtype(dtype) if width is None else pa.binary(width)
+        types |= dict.fromkeys(columns_of(name, (dtype, width)), kind)
+    for name, columns in metadata.all_tables.items():
+        row = pa.binary(len(columns) * _ROW_NUMBER.itemsize)
+        types[TABLE + name] = pa.list_(pa.field("element", row, nullable=False))
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+
+
+def encodings(metadata: DumpMetadata) -> dict[str, Any]:
+    """Return the column encodings for `pyarrow.parquet.ParquetWriter`, chosen by measurement.
+
+    Single floats use byte-stream split. Single integers, and the rows and columns of the view, which follow from the
+    agent's position, use a dictionary. The low bytes of floats are too much like noise for a dictionary to pay off.
+    """
+    split: list[str] = []
+    dictionary: list[str] = []
+    level: dict[str, int] = {}
+    for name, (dtype, width) in numbers_of(metadata).items():
+        columns = columns_of(name, (dtype, width))
+        is_float = dtype.kind == "f"
+        level |= dict.fromkeys(columns, 1 if is_float else 3)
+        if width is None and is_float:
+            split.append(name)
+        elif name in (TILE + "row", TILE + "col") or (width is None and dtype.kind != "b"):
+            dictionary += columns
+    level |= {f"{TABLE}{name}.list.element": 3 for name in metadata.all_tables}
+    return {"use_byte_stream_split": split, "use_dictionary": dictionary, "compression_level": level}
+
+
+def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "pa.Table":
+    """Return records as an Arrow table; activations are rounded to the metadata's precision."""
+    import pyarrow as pa
+
+    values = values_of(records)
+    arrays: list[pa.Array] = []
+    for name, (dtype, width) in numbers_of(metadata).items():
+        if width is None:
+            arrays.append(pa.array(np.ascontiguousarray(values[name], dtype)))
+        else:
+            arrays += map(fixed_size, split_planes(values[name].astype(dtype, copy=False)))
+    for name in metadata.all_tables:
+        rows = records.all_tables[name]
+        offsets = pa.array(rows.offsets.astype(np.int32))
+        kind = schema.field(TABLE + name).type
+        in_bytes = np.ascontiguousarray(rows.values, _ROW_NUMBER).view(np.uint8)
+        arrays.append(pa.ListArray.from_arrays(offsets, fixed_size(in_bytes), type=kind))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def values_of(records: Records) -> dict[str, np.ndarray]:
+    """Return the arrays of all numeric fields by their names in the file."""
+    arrays = {name: getattr(records, name) for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action")}
+    arrays |= records.columns
+    arrays |= {ACTIVATION + name: values for name, values in records.activations.items()}
+    return arrays | {TILE + name: records.tile[:, :, i] for i, name in enumerate(TILE_COLUMNS)}
+
+
+def fixed_size(in_bytes: np.ndarray) -> "pa.Array":
+    """Return contiguous bytes, (R, width) uint8, as R fixed-size values."""
+    import pyarrow as pa
+
+    count, width = in_bytes.shape
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(in_bytes)])
+
+
+def read_numbers(table: "pa.Table", name: str, numbers: Numbers, chosen: np.ndarray | slice) -> np.ndarray:
+    """Return a field of the chosen records of a table, (B,) or (B, width)."""
+    dtype, width = numbers
+    if width is None:
+        return _whole(table, name).to_numpy(zero_copy_only=False)[chosen]
+    return join_planes([plane_bytes(_whole(table, plane))[chosen] for plane in columns_of(name, numbers)], dtype)
+
+
+def read_rows(table: "pa.Table", name: str) -> RaggedRows:
+    """Return a table of the game's observation."""
+    column = _whole(table, TABLE + name)
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    return RaggedRows(plane_bytes(column.flatten()).view(_ROW_NUMBER), offsets - offsets[0])
+
+
+def _whole(table: "pa.Table", name: str) -> "pa.Array":
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def plane_bytes(array: "pa.Array") -> np.ndarray:
+    """Return fixed-size values as (R, width) uint8, without copying them."""
+    width = array.type.byte_width
+    flat = np.frombuffer(array.buffers()[1], np.uint8, len(array) * width, array.offset * width)
+    return flat.reshape(len(array), width)
+
+
+@contextlib.contextmanager
+def parquet_shard(file: HashedFile, metadata: DumpMetadata) -> Iterator[Callable[[Records], None]]:
+    """Yield a function that appends records of one episode, in row groups of a fixed number of records.
+
+    Leaving the block writes the remaining records and the footer.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = arrow_schema(metadata)
+    writer = pq.ParquetWriter(file, schema, compression="zstd", write_statistics=False, **encodings(metadata))
+    everything = Selection(tuple(metadata.layers), tuple(metadata.columns), tuple(metadata.tables))
+    waiting = Gathering(metadata, everything, ROW_GROUP_RECORDS)
+
+    def write_group() -> None:
+        # As one table: the file must not depend on batch boundaries, and creating many small tables is slow.
+        nonlocal waiting
+        writer.write_table(to_table(waiting.finish(), metadata, schema), row_group_size=ROW_GROUP_RECORDS)
+        waiting = Gathering(metadata, everything, ROW_GROUP_RECORDS)
+
+    def append(records: Records) -> None:
         start = 0
         while start < len(records):
-            end = start + ROW_GROUP_RECORDS - self._waiting.size
+            end = start + ROW_GROUP_RECORDS - waiting.size
             fits = start == 0 and len(records) <= end
             part = records if fits else records.take(np.arange(start, min(end, len(records))))
-            self._waiting.add(part)
+            waiting.add(part)
             start += len(part)
-            if self._waiting.size == ROW_GROUP_RECORDS:
-                self._write_group()
+            if waiting.size == ROW_GROUP_RECORDS:
+                write_group()
 
-    def finish(self) -> None:
-        """Write the remaining records and the footer."""
-        if self._waiting.size:
-            self._write_group()
-        self._writer.close()
-
-    def give_up(self) -> None:
-        """Close the file, which is about to be removed."""
-        import pyarrow as pa
-
-        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
-            self._writer.close()
-
-    def _room(self) -> Gathering:
-        everything = Selection(
-            tuple(self._metadata.layers), tuple(self._metadata.columns), tuple(self._metadata.tables)
-        )
-        return Gathering(self._metadata, everything, ROW_GROUP_RECORDS)
-
-    def _write_group(self) -> None:
-        # As one table: the file must not depend on batch boundaries, and creating many small tables is slow.
-        table = to_table(self._waiting.finish(), self._metadata, self._schema)
-        self._writer.write_table(table, row_group_size=ROW_GROUP_RECORDS)
-        self._waiting = self._room()
+    try:
+        yield append
+        if waiting.size:
+            write_group()
+        writer.close()
+    finally:
+        with contextlib.suppress(OSError, ValueError, pa.ArrowException):  # after a failure, which is reported
+            writer.close()
 
 
 def read_shard_batches(
@@ -104,7 +251,11 @@ def read_shard_batches(
     with arrow_faults(path), open_file(path) as raw:
         file = _open(path, raw, metadata, proof)
         identity, lives, life = _identity(path, raw, file, proof)
-        keep = _kept(path, identity, lives, life, selection)
+        try:
+            rank = rank_in_life(life, identity["tick"])
+        except ValueError as error:
+            raise UserError(f"{path}: {error}: extract it again") from None
+        keep = selection.keep(lives, life, rank)
         wanted = _wanted_columns(metadata, selection)
         start = 0
         for group in range(file.num_row_groups):
@@ -166,16 +317,6 @@ def _check_sizes(path: Path, file: "pq.ParquetFile", proof: DumpFile) -> None:
     check_expansion(file, proof.bytes)
 
 
-def _kept(
-    path: Path, identity: dict[str, np.ndarray], lives: np.ndarray, life: np.ndarray, selection: Selection
-) -> np.ndarray:
-    try:
-        rank = rank_in_life(life, identity["tick"])
-    except ValueError as error:
-        raise UserError(f"{path}: {error}: extract it again") from None
-    return selection.keep(lives, life, rank)
-
-
 def _identity(
     path: Path, raw: io.FileIO, file: "pq.ParquetFile", proof: DumpFile
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
@@ -205,7 +346,9 @@ def _wanted_columns(metadata: DumpMetadata, selection: Selection) -> list[str]:
     names = [*selection.numbers(metadata), "action", *selection.columns, *layers]
     if "tile" not in selection.leave_out:
         names += [TILE + name for name in TILE_COLUMNS]
-    return columns_for([*names, *(TABLE + name for name in selection.read_tables)], metadata)
+    numbers = numbers_of(metadata)
+    columns = [column for name in names for column in columns_of(name, numbers[name])]
+    return [*columns, *(TABLE + name for name in selection.read_tables)]
 
 
 def _from_table(
@@ -221,7 +364,9 @@ def _from_table(
 
     def read(name: str) -> np.ndarray:
         values = read_numbers(table, name, numbers[name], chosen)
-        check_finite(name.removeprefix(ACTIVATION), values, str(path))
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            what = name.removeprefix(ACTIVATION)
+            raise UserError(f"{path}: {what} holds NaN or infinity, so it is damaged or the policy diverged")
         return values
 
     shapes = {"reward": (count,), "value": (count,), "log_probability": (count, len(metadata.action_heads))}

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from activation_store.formats.parquet_layout import join_planes as join
-from activation_store.formats.parquet_layout import split_planes as split
+from activation_store.formats.parquet_format import join_planes as join
+from activation_store.formats.parquet_format import split_planes as split
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE, shard_name
 from tests.activation_store.damage import one_line, sign, sign_metadata

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from activation_store.journal import JOURNAL_FILE
 from activation_store.reader import read_dump
-from activation_store.schema import METADATA_FILE
+from activation_store.schema import JOURNAL_FILE, METADATA_FILE
 from activation_store.writer import DumpWriter, state_of
 from common.files import locked_folder
 from common.user_error import UserError

@@ -9,8 +9,8 @@ import pytest
 
 from activation_store.columns import pack_legal, unpack_legal
 from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
-from activation_store.formats.parquet_layout import join_planes as join
-from activation_store.formats.parquet_layout import split_planes as split
+from activation_store.formats.parquet_format import join_planes as join
+from activation_store.formats.parquet_format import split_planes as split
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import IDENTITY, LIFE_KEY, METADATA_FILE, RECORDS_FILE, RaggedRows, Records
 from activation_store.selection import Subsample

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from activation_store.exchange.export import convert
 from activation_store.interventions import LivesTable, read_lives, write_lives
-from activation_store.journal import Journal, read_journal
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import read_dictionary, write_dictionary
+from activation_store.writer import Journal, read_journal
 from agent_zoo.original.curriculum import read_curriculum
 from agent_zoo.original.file import read_original
 from analysis.interventions.effects.run_file import read_run_file
@@ -168,7 +168,7 @@ ROW = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12.0}
 CACHED = {"0" * 64: np.ones(4, np.float32)}
 METRICS = [{"records": 10 * one, "test/loss": 0.5} for one in range(1, 4)]
 
-file_reader("activation_store.journal:read_journal", write=journal, read=lambda path: read_journal(path.parent))
+file_reader("activation_store.writer:read_journal", write=journal, read=lambda path: read_journal(path.parent))
 file_reader(
     "activation_store.exchange.original_tools:_objects",
     write=made("dump.json", lambda path: path.write_bytes(original_records())),

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from hypothesis import strategies as st
 
-from activation_store.index import rows
+from activation_store.__main__ import rows
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
@@ -209,7 +209,7 @@ DESCRIBED = {
 }
 
 
-@reader("activation_store.index:_json", "compare_runs:other_runs", cases=150)
+@reader("activation_store.__main__:_json", "compare_runs:other_runs", cases=150)
 def descriptions(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Files by which folders of results say what they hold: a list of them never fails, and names what is damaged."""
     name = data.draw(st.sampled_from(sorted(DESCRIBED)))
