@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from agent_zoo import hub as sharing
+import share as sharing
 from agent_zoo.checkpoint import read_info
-from agent_zoo.hub import model_card
+from share import model_card
 from tests.command import ROOT, assert_refused, run_here, run_well
 
 pytest.importorskip("huggingface_hub")

@@ -5,8 +5,8 @@ from tests.readers import dumps, files, findings, networks, results, trainings  
 _OWN, _BYTES = "reads what the same command has just written", "compares or copies bytes, whatever they are"
 ELSEWHERE = {
     "agent_zoo.checkpoint:copy_checkpoint": _BYTES,
-    "agent_zoo.hub:pull": "as all policies",
-    "agent_zoo.hub:push": "as all policies",
+    "share:pull": "as all policies",
+    "share:push": "as all policies",
     "agent_zoo.original.file:_steps": "fuzzed with the file beside it, in tests/agent_zoo/original",
     "analysis.clusters.report.report:report_html": _OWN,
     "analysis.dynamics.perturbations:_read": "a finished run, by finished_files",
