@@ -80,7 +80,10 @@ def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[st
             return tensors, ""
         raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
     info, sha256, own_kind = _entry(path, texts[_HEADER_KEY])
-    _check_kind(path, own_kind or _kind_of_older(info), kind)
+    said = own_kind or _kind_of_older(info)
+    if said is not None and said != kind:
+        called = _CALLED.get(said, f"of the unknown kind {said[:_LONGEST_SHOWN]!r}")
+        raise UserError(f"{path} is {called}, but {_CALLED[kind]} is needed here: give another file")
     if _sha256(info, tensors, own_kind) != sha256:
         raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
     return tensors, info
@@ -117,12 +120,6 @@ def _entry(path: Path, text: str) -> tuple[str, str, str | None]:
     if not all(isinstance(field, str) for field in (info, sha256, kind or "")):
         raise UserError(f"{path} has a damaged header: its text, kind or hash is not a string; copy it again")
     return info, sha256, kind
-
-
-def _check_kind(path: Path, kind: str | None, wanted: Kind) -> None:
-    if kind is not None and kind != wanted:
-        called = _CALLED.get(kind, f"of the unknown kind {kind[:_LONGEST_SHOWN]!r}")
-        raise UserError(f"{path} is {called}, but {_CALLED[wanted]} is needed here: give another file")
 
 
 def _kind_of_older(info: str) -> str | None:

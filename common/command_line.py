@@ -1,17 +1,19 @@
 """Shared by all stage scripts: parse the command line, and report bad input in one line.
 
 Exit codes: 0 done, 1 what was printed is lost and nothing else was made, 2 bad input (one line on standard error), 130
-interrupted by Ctrl-C. Losing the output never ends the work; see `common.lasting_output`.
+interrupted by Ctrl-C. Losing the output never ends the work.
 """
 
 import atexit
 import contextlib
+import errno
 import functools
 import inspect
 import io
 import operator
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -19,12 +21,103 @@ import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO, TypeVar, cast
 
 from common.argument_checks import did_you_mean
 from common.figure_settings import draw_without_screen
-from common.lasting_output import lost_output, make_output_last
 from common.user_error import UserError, fault_of, printable
+
+_NOBODY_READS = {errno.EPIPE, errno.EIO}
+"""The reader of a pipe has ended (`| head`), or the terminal is closed."""
+
+
+class LastingFile(io.FileIO):
+    """A file descriptor for writing. The first error sends it, and all that is written later, to the null device.
+
+    Attributes:
+        error: the first error, None if there was none.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Write to an open descriptor, which stays open."""
+        super().__init__(descriptor, "w", closefd=False)
+        self.error: OSError | None = None
+
+    def write(self, content: bytes | memoryview, /) -> int:  # type: ignore[override]
+        """Write all of it; bytes that cannot be written are dropped."""
+        rest = memoryview(content).cast("B")
+        size = len(rest)
+        while len(rest):
+            try:
+                written = super().write(rest)
+                if written is None:  # a terminal that another program made non-blocking
+                    select.select([], [self.fileno()], [])
+                rest = rest[written or 0 :]
+            except OSError as error:
+                self.error = self.error or error
+                _point_at_null(self.fileno())  # for whatever else has it open in this process and its children
+                break
+        return size
+
+
+def _point_at_null(descriptor: int) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null != descriptor:
+        os.dup2(null, descriptor)
+        os.close(null)
+
+
+def make_output_last() -> None:
+    """Let no `print`, progress bar or live view of this process fail from now on.
+
+    Characters that the output cannot encode are written as escapes. Streams that something else has replaced, such as
+    a test, are left alone.
+    """
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            try:
+                os.fstat(descriptor)
+            except OSError:  # closed by the shell (`>&-`): a file of results might get it
+                _point_at_null(descriptor)
+            null = Path(os.devnull).open("w", errors="backslashreplace")  # noqa: SIM115 (stays open to the end)
+            setattr(sys, name, null)
+        elif stream is getattr(sys, f"__{name}__") and _raw(stream) is None:
+            setattr(sys, name, _lasting(stream, descriptor))
+
+
+def lost_output() -> OSError | None:
+    """Return why printed text could not be kept, such as a full disk; None if it was, or if nobody reads it."""
+    for stream in (sys.stdout, sys.stderr):
+        raw = _raw(stream)
+        if raw is None:
+            continue
+        stream.flush()
+        if raw.error is not None and raw.error.errno not in _NOBODY_READS:
+            return raw.error
+    return None
+
+
+def _raw(stream: TextIO) -> LastingFile | None:
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw if isinstance(raw, LastingFile) else None
+
+
+def _lasting(stream: TextIO, descriptor: int) -> io.TextIOWrapper:
+    """Return a stream like another one, with the same encoding and buffering."""
+    with contextlib.suppress(OSError):
+        stream.flush()
+    raw = LastingFile(descriptor)
+    unbuffered = isinstance(stream.buffer, io.RawIOBase)  # by `python -u` or PYTHONUNBUFFERED
+    return io.TextIOWrapper(
+        raw if unbuffered else io.BufferedWriter(raw),  # type: ignore[type-var]
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        line_buffering=bool(stream.line_buffering),
+        write_through=unbuffered,
+    )
+
 
 HELP = ("-h", "--help", "-H", "--help-verbose")
 _WIDEST = 120
@@ -261,6 +354,7 @@ def run(main: Callable[[], None]) -> NoReturn:
     """Run a stage's `main` and end the process with the exit code of its outcome."""
     make_output_last()
     draw_without_screen()
+    code = 0
     try:
         main()
     except (UserError, OSError, MemoryError, RuntimeError) as error:
@@ -278,19 +372,13 @@ def run(main: Callable[[], None]) -> NoReturn:
     except SystemExit as ended:
         if isinstance(ended.code, str):
             raise
-        _end(ended.code or _code_of_success())
-    _end(_code_of_success())
+        code = ended.code or 0
+    if code == 0 and (lost := lost_output()):
+        print(f"error: what was printed could not be written: {lost.strerror}", file=sys.stderr)
+        from common.files import has_written
 
-
-def _code_of_success() -> int:
-    """Return 0, but not for a command that only prints if its lines are lost on a full disk."""
-    lost = lost_output()
-    if lost is None:
-        return 0
-    print(f"error: what was printed could not be written: {lost.strerror}", file=sys.stderr)
-    from common.files import has_written
-
-    return 0 if has_written() else EXIT_OUTPUT_LOST
+        code = 0 if has_written() else EXIT_OUTPUT_LOST  # a command that only prints has made nothing
+    _end(code)
 
 
 def _end(code: int) -> NoReturn:

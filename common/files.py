@@ -49,7 +49,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         with full_disk_named(path):
             yield Path(name)
-            sync(Path(name), 0o666 & ~_umask())
+            umask = os.umask(0)
+            os.umask(umask)
+            sync(Path(name), 0o666 & ~umask)
             Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -430,9 +432,3 @@ def sync(path: Path, mode: int | None = None) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -99,24 +99,6 @@ def amount(unit: str, done: float, total: float | None) -> str:
     return f"{done:,.0f} {unit}" if total is None else f"{done:,.0f} of {total:,.0f} {unit}"
 
 
-@contextlib.contextmanager
-def _watched(lines: ProgressLines) -> Iterator[None]:
-    """Within the block, write due lines even while the work does not report."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(_LOOK_EVERY):
-            lines.write_if_due()
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def _time(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
@@ -134,9 +116,20 @@ def progress(
 
     console = console or Console()
     if not console.is_terminal:
-        lines = ProgressLines(description, unit, partial(say, console), clock)
-        with _watched(lines):
+        lines, over = ProgressLines(description, unit, partial(say, console), clock), threading.Event()
+
+        def watch() -> None:
+            """Write due lines even while the work does not report."""
+            while not over.wait(_LOOK_EVERY):
+                lines.write_if_due()
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
             yield lines.report
+        finally:
+            over.set()
+            thread.join()
         return
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(),

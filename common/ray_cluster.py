@@ -41,7 +41,10 @@ def connect(address: str) -> None:
     else:
         # Ray would try twenty times, each of more than half a minute if something else than Ray listens there.
         os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
-        _hide_token()
+        with contextlib.suppress(OSError, RuntimeError):  # it is somebody else's, or there is no home
+            token = Path.home() / ".ray" / "auth_token"  # of the user's clusters, which Ray lets everybody read
+            if token.is_file() and not token.is_symlink():
+                token.chmod(0o600)
     try:
         import ray
     except ImportError:
@@ -80,14 +83,6 @@ def _keep_to_this_machine() -> None:
     if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # never on the disk
-
-
-def _hide_token() -> None:
-    """Take the token of the user's clusters, which Ray lets everybody read, away from other users."""
-    with contextlib.suppress(OSError, RuntimeError):  # it is somebody else's, or there is no home
-        token = Path.home() / ".ray" / "auth_token"
-        if token.is_file() and not token.is_symlink():
-            token.chmod(0o600)
 
 
 def cores() -> int:

@@ -82,7 +82,7 @@ class MirroredRun:
             return
         if id_file is not None and _RUN not in os.environ:  # an agent of a sweep names the run
             options |= {"id": _id_in(id_file), "resume": "allow"}
-        self._run = _or_refused(lambda: _start(mode=mode, dir=str(folder), **options))
+        self._run = _or_refused(lambda: _wandb().init(mode=mode, dir=str(folder), **options))
 
     def log(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Mirror some metrics."""
@@ -106,16 +106,14 @@ class MirroredRun:
             print(f"Weights & Biases failed ({_text(error)}): {self._still}", file=sys.stderr)
 
 
+def _wandb() -> Any:
+    import wandb
+
+    return wandb
+
+
 def _login() -> object:
-    import wandb
-
-    return wandb.login(prompt=False)
-
-
-def _start(**options: Any) -> object:
-    import wandb
-
-    return wandb.init(**options)
+    return _wandb().login(prompt=False)
 
 
 def share(
@@ -137,7 +135,7 @@ def share(
         raise UserError(f"{_MODE}=disabled: nothing is shared; unset it")
 
     def share_all() -> None:
-        run: Any = _start(mode=mode, project=project, entity=entity, job_type="share")
+        run = _wandb().init(mode=mode, project=project, entity=entity, job_type="share")
         for path, kind in kinds.items():
             whole = path.resolve()
             run.log_artifact(_artifact(path, whole.stem if kind == "policy" else whole.name, kind))
@@ -157,9 +155,7 @@ def _kind(path: Path) -> Kind:
 
 
 def _artifact(path: Path, name: str, kind: Kind) -> object:
-    import wandb
-
-    artifact = wandb.Artifact(_NOT_IN_NAMES.sub("_", name), type=kind)
+    artifact = _wandb().Artifact(_NOT_IN_NAMES.sub("_", name), type=kind)
     if is_folder(path):
         artifact.add_dir(str(path))
     else:

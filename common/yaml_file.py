@@ -55,7 +55,10 @@ def parse_yaml(path: Path, content: bytes) -> object:
     except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read as YAML: it is not UTF-8 text ({error.reason})") from None
     except yaml.YAMLError as error:
-        raise UserError(f"{path} cannot be read as YAML: {_problem(error)}") from None
+        problem = str(error)
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            problem = f"line {error.problem_mark.line + 1}: {error.problem}"
+        raise UserError(f"{path} cannot be read as YAML: {one_line(problem)}") from None
     except (OverflowError, ValueError):
         raise UserError(f"{path} cannot be read as YAML: the number of an escaped character is too large") from None
 
@@ -90,14 +93,11 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self.depth -= 1
         if isinstance(node, yaml.ScalarNode):
-            self._check_text(node)
+            if node.tag == _MERGE:
+                raise _refusal("the key <<: nothing is merged, write the values out", node.start_mark)
+            if match := _NO_TEXT.search(node.value):
+                raise _refusal(f"{match[0]!a} is no character of a text", node.start_mark)
         return node
-
-    def _check_text(self, node: yaml.ScalarNode) -> None:
-        if node.tag == _MERGE:
-            raise _refusal("the key <<: nothing is merged, write the values out", node.start_mark)
-        if match := _NO_TEXT.search(node.value):
-            raise _refusal(f"{match[0]!a} is no character of a text", node.start_mark)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         content = super().construct_mapping(node, deep)
@@ -119,9 +119,3 @@ class _Loader(yaml.SafeLoader):
 
 def _refusal(what: str, mark: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=what, problem_mark=mark)
-
-
-def _problem(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return one_line(f"line {error.problem_mark.line + 1}: {error.problem}")
-    return one_line(str(error))
