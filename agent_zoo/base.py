@@ -30,8 +30,7 @@ from activation_store.layers import (
     memory_names,
 )
 from agent_zoo.agent_settings import SemanticShape
-from agent_zoo.hooks import Hook, Hooks
-from agent_zoo.memory import CELLS, Memory, MemoryState
+from agent_zoo.memory import CELLS, Hook, Hooks, Memory, MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.network_parts.layers import ActionDecoder, Candidates, at_least_float32, initialize_orthogonally
 from agent_zoo.observation import ObservationLayout, PackedObservation
@@ -196,7 +195,10 @@ class RecurrentPolicy(nn.Module):
 
     def read(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the input of the action heads and the critic, (B, hidden), given the input of the decode step."""
-        return self.through(ACTION_DECODER, self.policy.decoder_input(self._with_code(hidden)))
+        if self.semantic is not None:  # add what the heads are fed of the state's code
+            plane = self.through(SEMANTIC_PLANE, self.semantic.plane(hidden))
+            hidden = hidden + self.semantic.fed(self.through(SEMANTIC_CODE, self.semantic.code(plane)))
+        return self.through(ACTION_DECODER, self.policy.decoder_input(hidden))
 
     def through(self, layer: str, values: torch.Tensor) -> torch.Tensor:
         """Show a layer's values to the hook at that layer, if there is one, and return them or what replaces them."""
@@ -234,7 +236,10 @@ class RecurrentPolicy(nn.Module):
             return self._remember_tick_by_tick(encoded, lengths.to(encoded.device), state)
         # Segments in parallel, padded to the longest: on the CPU much faster than torch's packed sequences.
         ticks, segments = int(lengths.max()), len(lengths)
-        place = _places_in_grid(lengths).to(encoded.device)
+        starts = torch.cumsum(lengths, 0) - lengths
+        segment = torch.repeat_interleave(torch.arange(segments, device=lengths.device), lengths)
+        tick = torch.arange(len(segment), device=lengths.device) - starts[segment]
+        place = (tick * segments + segment).to(encoded.device)  # of each observation in the flattened grid
         grid = encoded.new_zeros(ticks * segments, encoded.shape[1]).index_copy(0, place, encoded)
         output, _ = memory.play(grid.view(ticks, segments, -1), state)  # (ticks, S, hidden)
         return output.flatten(0, 1).index_select(0, place)
@@ -253,14 +258,6 @@ class RecurrentPolicy(nn.Module):
                 state.hidden.index_copy(1, lasting, after.hidden), state.cell.index_copy(1, lasting, after.cell)
             )
         return torch.zeros_like(encoded).index_copy(0, torch.cat(rows), torch.cat(outputs))
-
-    def _with_code(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Add to the hidden state what the heads are fed of its code, if the policy has a codebook."""
-        if self.semantic is None:
-            return hidden
-        plane = self._hooks.through(SEMANTIC_PLANE, self.semantic.plane(hidden))
-        code = self._hooks.through(SEMANTIC_CODE, self.semantic.code(plane))
-        return hidden + self.semantic.fed(code)
 
     def _memory_is_hooked(self) -> bool:
         return any(self._hooks.any_at(memory_names(state, self.layers)) for state in STATES[self.cell])
@@ -316,11 +313,3 @@ class BaseRewardWrapper(BaseParallelWrapper):
     def reward(self, agent: int, task_reward: float) -> float:
         """Return a living agent's reward for this tick."""
         return task_reward
-
-
-def _places_in_grid(lengths: torch.Tensor) -> torch.Tensor:
-    """Position of each row of S concatenated segments in a flattened grid of (ticks, S)."""
-    starts = torch.cumsum(lengths, 0) - lengths
-    segment = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-    tick = torch.arange(len(segment), device=lengths.device) - starts[segment]
-    return tick * len(lengths) + segment

@@ -88,19 +88,11 @@ def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> l
         for path in list_checkpoints(folder):
             if match := pattern.fullmatch(path.name):
                 checkpoints.setdefault(int(match[1]), path)
-    if steps is not None and steps in checkpoints:
-        return [checkpoints[steps]]
     if not checkpoints:
-        there = sorted(
-            {
-                re.sub(r"_\d{10}$", "", path.stem)
-                for checkpoint_folder in folders
-                for path in list_checkpoints(checkpoint_folder)
-            }
-        )
+        there = sorted({re.sub(r"_\d{10}$", "", path.stem) for place in folders for path in list_checkpoints(place)})
         raise UserError(f"no such checkpoint of {name}: there are none in {_named(folders)}{did_you_mean(name, there)}")
-    if steps is not None:
+    if steps is not None and steps not in checkpoints:
         raise UserError(
             f"no such checkpoint of {name}: there are {', '.join(f'{number:,}' for number in sorted(checkpoints))}"
         )
-    return [checkpoints[number] for number in sorted(checkpoints)]
+    return [checkpoints[number] for number in (sorted(checkpoints) if steps is None else [steps])]

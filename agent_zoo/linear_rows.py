@@ -17,9 +17,13 @@ from agent_zoo.network_parts.layers import (
     own_rows,
     padding_row,
 )
-from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows
-from agent_zoo.network_parts.tiles import TileConvolution
+from agent_zoo.network_parts.published_features import LinearOverPlaces
+from agent_zoo.network_parts.tiles import TileConvolution, tile_encoder
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
+from agent_zoo.soft_path import SoftCandidates, SoftObservation, SoftRows, grid_of_rows, soft_mean_over_table
+
+EMBEDDING = 32
+"""Numbers in which a material is embedded, and a row or column in view."""
 
 
 class LinearRowsPolicy(BasePolicy):
@@ -31,21 +35,39 @@ class LinearRowsPolicy(BasePolicy):
     published: ClassVar[bool] = True
     """Whether it computes what the published one does: rows and task are encoded linearly. Otherwise they are
     rectified."""
-    material: nn.Embedding
-    tile_convolution: TileConvolution
-    tile_encoder: nn.Sequential
-    entity_features: RowFeatures
-    item_features: RowFeatures
-    self_encoder: nn.Linear
-    entity_encoder: nn.Linear
-    item_encoder: nn.Linear
-    market_encoder: nn.Module
-    task_encoder: nn.Linear
-    projection: nn.Linear
+    tile_channels: ClassVar[tuple[int, int]]
+    """Of the first and the second convolution."""
+    embeds_places: ClassVar[bool]
+    """Whether tiles are embedded by their row and column in view, too."""
+    reads_entities: ClassVar[bool]
+    """Whether it reads the mean of the entities in view; otherwise only the action heads see them."""
+    reads_item_places: ClassVar[bool]
+    """Whether it reads the items carried place by place as published; otherwise their mean."""
 
-    def __init__(self, layout: ObservationLayout, hidden_size: int):
+    def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size, published=self.published)
         self.rectify = nn.Identity() if self.published else nn.ReLU()
+        self.material = nn.Embedding(layout.materials, EMBEDDING)
+        if self.embeds_places:
+            self.row = nn.Embedding(layout.view_side, EMBEDDING)
+            self.column = nn.Embedding(layout.view_side, EMBEDDING)
+        place_units = 2 * EMBEDDING if self.embeds_places else 0
+        self.tile_convolution = TileConvolution(layout, place_units, EMBEDDING, self.tile_channels[0])
+        self.tile_encoder = tile_encoder(layout, self.tile_channels, hidden_size)
+        self.entity_features, self.item_features = self.row_features(layout)
+        self.self_encoder = nn.Linear(self.entity_features.size, hidden_size)
+        self.entity_encoder = nn.Linear(self.entity_features.size, hidden_size)
+        self.item_encoder = nn.Linear(self.item_features.size, hidden_size)
+        self.inventory_encoder = None
+        if self.published and self.reads_item_places:
+            self.inventory_encoder = LinearOverPlaces(layout.inventory, hidden_size)
+        self.market_encoder = nn.Linear(hidden_size, hidden_size) if self.published else nn.Identity()
+        self.task_encoder = nn.Linear(layout.task_size, hidden_size)
+        self.projection = nn.Linear(len(self.linear_parts) * hidden_size, hidden_size)
+
+    @abstractmethod
+    def row_features(self, layout: ObservationLayout) -> tuple[RowFeatures, RowFeatures]:
+        """Build what turns rows of entities, and of items, into features."""
 
     def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
@@ -55,15 +77,20 @@ class LinearRowsPolicy(BasePolicy):
         tiles = self.tile_convolution(observation.material, self.material.weight, self.places())
         own = self.entity_features(own_rows(observation))
         entities, layers = self._entity_keys(observation.entity.values), self._layers_of_keys()
-        parts = [
-            self.tile_encoder(tiles),
-            functional.relu(self.self_encoder(own)),
-            *self.of_tables(observation, entities, inventory, no_item),
-            self.market_encoder(
-                mean_over_table(market, no_item, observation.market, self.layout.market, layers.get("market"))
-            ),
-            self.rectify(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
-        ]
+        parts = [self.tile_encoder(tiles), functional.relu(self.self_encoder(own))]
+        if self.reads_entities:
+            no_entity = self._entity_keys(padding_row(observation.entity))[0]  # (units,)
+            parts.append(
+                mean_over_table(entities, no_entity, observation.entity, self.layout.entities, layers.get("entity"))
+            )
+        if self.inventory_encoder:
+            carried = self.inventory_encoder.packed(inventory, no_item, observation.inventory, self.item_encoder)
+        else:
+            layer = layers.get("inventory")
+            carried = mean_over_table(inventory, no_item, observation.inventory, self.layout.inventory, layer)
+        sold = mean_over_table(market, no_item, observation.market, self.layout.market, layers.get("market"))
+        task = self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))
+        parts += [carried, self.market_encoder(sold), self.rectify(task)]
         candidates = Candidates(
             rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},
             keys={"entity": entities, "inventory": inventory, "market": market},
@@ -80,37 +107,30 @@ class LinearRowsPolicy(BasePolicy):
         tiles = self.tile_convolution.soft(observation.material, self.material.weight, self.places())
         own = self._soft_entities(observation.own)[:, 0]
         entities = self._entities(self._soft_entities(observation.entity))  # (B, R, hidden)
-        parts = [
-            self.tile_encoder(tiles),
-            functional.relu(self.self_encoder(own)),
-            *self.of_soft_tables(observation, entities, inventory, no_item),
-            self.market_encoder(mean_over_table(market, no_item, observation.market, self.layout.market)),
-            self.rectify(self.task_encoder(observation.task)),
-        ]
-        sold = grid_of_rows(market, observation.market)
-        keys: dict[CandidateTable, torch.Tensor] = {"entity": entities, "inventory": inventory, "market": sold}
+        parts = [self.tile_encoder(tiles), functional.relu(self.self_encoder(own))]
+        if self.reads_entities:
+            no_row = observation.market.values.new_zeros(1, len(self.layout.entity_columns))
+            no_entity = self._entities(self.entity_features(no_row))[0]
+            parts.append(soft_mean_over_table(entities, no_entity, observation.entity.presence, self.layout.entities))
+        if self.inventory_encoder:
+            parts.append(self.inventory_encoder.soft(inventory, no_item, carried.presence))
+        else:
+            parts.append(soft_mean_over_table(inventory, no_item, carried.presence, self.layout.inventory))
+        sold = self.market_encoder(mean_over_table(market, no_item, observation.market, self.layout.market))
+        parts += [sold, self.rectify(self.task_encoder(observation.task))]
+        keys: dict[CandidateTable, torch.Tensor] = {
+            "entity": entities, "inventory": inventory, "market": grid_of_rows(market, observation.market)
+        }  # fmt: skip
         return self.projection(torch.cat(parts, dim=1)), keys
 
-    @abstractmethod
     def places(self) -> torch.Tensor:
-        """Return the embedding of each place in view, (units, side, side)."""
-
-    @abstractmethod
-    def of_tables(
-        self, observation: PackedObservation, entities: torch.Tensor, inventory: torch.Tensor, no_item: torch.Tensor
-    ) -> list[torch.Tensor]:
-        """Return what the network reads of the tables of entities and items carried, (B, hidden) each.
-
-        Args:
-            entities: keys of their rows, (total rows, units); likewise `inventory`.
-            no_item: key of a padding row of items, (units,).
-        """
-
-    @abstractmethod
-    def of_soft_tables(
-        self, observation: SoftObservation, entities: torch.Tensor, inventory: torch.Tensor, no_item: torch.Tensor
-    ) -> list[torch.Tensor]:
-        """Return the same as `of_tables` for encoded rows known in probabilities, (B, R, hidden)."""
+        """Return the embedding of each place in view, (units, side, side); no units if places are not embedded."""
+        side = self.layout.view_side
+        if not self.embeds_places:
+            return self.material.weight.new_zeros(0, side, side)
+        rows = self.row.weight.T.unsqueeze(2).expand(-1, -1, side)  # (embedding, side, side)
+        columns = self.column.weight.T.unsqueeze(1).expand(-1, side, -1)
+        return torch.cat([rows, columns])
 
     def _layers_of_keys(self) -> dict[CandidateTable, nn.Linear]:
         """As published, rows are encoded by nothing but a layer, which can wait: see `Candidates`."""

@@ -158,8 +158,10 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
     Args:
         observations: (B,) structured array with the fields of Neural MMO's observation; no dead agents.
     """
-    tile = observations["Tile"]
+    tile, targets = observations["Tile"], observations["ActionTargets"]
     middle = layout.tiles // 2
+    parts = (head.name.split(".") for head in layout.heads)
+    legal = np.concatenate([targets[action][argument] for action, argument in parts], axis=1)  # (B, mask size)
     return PackedObservation(
         material=torch.from_numpy(tile[:, :, 2].astype(np.uint8)),
         centre=torch.from_numpy(tile[:, middle, :2].copy()),
@@ -169,7 +171,7 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
         inventory=_used_rows(observations["Inventory"]),
         market=_used_rows(observations["Market"]),
         task=torch.from_numpy(observations["Task"].copy()),
-        legal=torch.from_numpy(np.packbits(_legal_options(observations["ActionTargets"], layout), axis=1)),
+        legal=torch.from_numpy(np.packbits(legal, axis=1)),
     )
 
 
@@ -194,9 +196,3 @@ def _used_rows(table: np.ndarray) -> PackedRows:
     """Keep the rows whose id, column 0, is not zero: (B, rows, columns) -> packed."""
     used = table[:, :, 0] != 0
     return PackedRows(torch.from_numpy(table[used]), torch.from_numpy(used.sum(axis=1)))
-
-
-def _legal_options(targets: np.ndarray, layout: ObservationLayout) -> np.ndarray:
-    """Concatenate the masks of all heads: (B,) structured -> (B, mask size) int8."""
-    parts = (head.name.split(".") for head in layout.heads)
-    return np.concatenate([targets[action][argument] for action, argument in parts], axis=1)

@@ -24,44 +24,6 @@ _PASSIVE = 1
 _GIVING = (("Give", "InventoryItem"), ("Give", "Target"), ("GiveGold", "Target"))
 
 
-class NewEvents:
-    """Counts, tick by tick, the kinds of events that are new to each agent's life.
-
-    Two events are of the same kind if they have the same type, object (a skill, an item, an opponent) and level.
-    """
-
-    def __init__(self, game: nmmo.Env, always_new: tuple[int, ...] = ()):
-        """Watch a game.
-
-        Args:
-            always_new: the game's codes of events that count each time.
-        """
-        self.game = game
-        self.always_new = always_new
-        self._known: dict[int, set[tuple[int, ...]]] = {}
-        self._new: dict[int, int] = {}
-
-    def start_episode(self) -> None:
-        """Forget all events."""
-        self._known = {agent: set() for agent in self.game.possible_agents}
-        self._new = {}
-
-    def count(self) -> None:
-        """Read the events of the tick just played."""
-        realm = self.game.realm
-        self._new = {}
-        events = realm.event_log.get_data(tick=realm.tick)[:, _DOER_AND_IDENTITY].astype(int)
-        for agent, *kind in events.tolist():
-            known, identity = self._known.get(agent), tuple(kind)
-            if known is not None and (identity not in known or identity[0] in self.always_new):
-                known.add(identity)
-                self._new[agent] = self._new.get(agent, 0) + 1
-
-    def of(self, agent: int) -> int:
-        """Return the number of kinds of events new to the agent in the tick just played."""
-        return self._new.get(agent, 0)
-
-
 @dataclass(frozen=True)
 class AgentCondition:
     """An agent's condition at one tick; its defence is the mean over the three combat styles."""
@@ -102,7 +64,10 @@ class AgentCondition:
 
 
 class WeightedReward(BaseRewardWrapper):
-    """The task's reward and a weighted sum of what happened to the agent in the tick."""
+    """The task's reward and a weighted sum of what happened to the agent in the tick.
+
+    Two events are of the same kind if they have the same type, object (a skill, an item, an opponent) and level.
+    """
 
     default: ClassVar[RewardRules] = RewardRules()  # rules of agents of this kind
     pays_the_last_tick: ClassVar[bool] = False
@@ -111,12 +76,13 @@ class WeightedReward(BaseRewardWrapper):
     def __init__(self, env: Any, game: nmmo.Env, rules: RewardRules | None = None):
         super().__init__(env, game)
         self.rules = rules or self.default
-        self.new_events = NewEvents(game, _ALWAYS_NEW if self.rules.as_published else ())
+        self._known: dict[int, set[tuple[int, ...]]] = {}
+        self._new: dict[int, int] = {}
         self._condition: dict[int, AgentCondition] = {}
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode."""
-        self.new_events.start_episode()
+        self._known, self._new = {agent: set() for agent in self.game.possible_agents}, {}
         started = super().reset(seed=seed, options=options)
         if self.rules.as_published:  # the same start for all, whatever an agent is given at first
             self._condition = dict.fromkeys(self.game.possible_agents, AgentCondition())
@@ -127,7 +93,11 @@ class WeightedReward(BaseRewardWrapper):
     def restrict(self, observation: dict) -> None:
         """Forbid giving and attacks on NPCs that fight back, as the rules say."""
         if self.rules.disable_give:
-            forbid_giving(observation, prices=self.rules.as_published)
+            targets = observation["ActionTargets"]
+            for action, argument in _GIVING:
+                targets[action][argument][:-1] = 0  # the last option is the no-op
+            if self.rules.as_published:
+                targets["GiveGold"]["Price"][1:] = 0
         if self.rules.spare_dangerous_npcs:
             target = observation["ActionTargets"]["Attack"]["Target"]
             target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
@@ -137,8 +107,16 @@ class WeightedReward(BaseRewardWrapper):
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
         """Count each agent's new kinds of events."""
-        if self.rules.explore:
-            self.new_events.count()
+        if not self.rules.explore:
+            return
+        always_new = _ALWAYS_NEW if self.rules.as_published else ()
+        realm, self._new = self.game.realm, {}
+        events = realm.event_log.get_data(tick=realm.tick)[:, _DOER_AND_IDENTITY].astype(int)
+        for agent, *kind in events.tolist():
+            known, identity = self._known.get(agent), tuple(kind)
+            if known is not None and (identity not in known or identity[0] in always_new):
+                known.add(identity)
+                self._new[agent] = self._new.get(agent, 0) + 1
 
     def is_paid(self, died: bool, cut_off: bool) -> bool:
         """Return whether an agent is paid for more than its task in this tick."""
@@ -148,7 +126,7 @@ class WeightedReward(BaseRewardWrapper):
 
     def reward(self, agent: int, task_reward: float) -> float:
         """Return an agent's reward for this tick; one that died has no condition."""
-        paid = task_reward + self.rules.explore * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
+        paid = task_reward + self.rules.explore * min(self._new.get(agent, 0), NEW_EVENTS_PAID_A_TICK)
         player = self.game.realm.players.get(agent)
         if player is None:
             return paid
@@ -159,15 +137,3 @@ class WeightedReward(BaseRewardWrapper):
             self._condition[agent] = now
             paid += now.paid(before, self.rules)
         return paid
-
-
-def forbid_giving(observation: dict, prices: bool = True) -> None:
-    """Leave only the no-op, the last option, in every head that gives away items or gold.
-
-    Args:
-        observation: of a living agent, changed in place.
-    """
-    for action, argument in _GIVING:
-        observation["ActionTargets"][action][argument][:-1] = 0
-    if prices:
-        observation["ActionTargets"]["GiveGold"]["Price"][1:] = 0

@@ -25,8 +25,10 @@ class SparseCoder:
         Differentiable with respect to the states for autoencoders.
         """
         if self.products is not None:
-            parts = [matching_pursuit(chunk, self.decoder, self.products, self.k) for chunk in self._centred(states)]
-            return torch.cat(parts) if parts else states.new_zeros(0, len(self.decoder))
+            if not len(states):
+                return states.new_zeros(0, len(self.decoder))
+            chunks = [chunk - self.centre for chunk in states.split(_CHUNK)]
+            return torch.cat([matching_pursuit(chunk, self.decoder, self.products, self.k) for chunk in chunks])
         z = self.read_out(states)
         if self.kind == "topk":
             return keep_largest(z, self.k)
@@ -47,9 +49,6 @@ class SparseCoder:
         if len(states) <= _CHUNK:
             return self.rebuilt(self.strengths(states))
         return torch.cat([self.rebuilt(self.strengths(chunk)) for chunk in states.split(_CHUNK)])
-
-    def _centred(self, states: torch.Tensor) -> list[torch.Tensor]:
-        return [chunk - self.centre for chunk in states.split(_CHUNK)] if len(states) else []
 
 
 def keep_largest(z: torch.Tensor, k: int) -> torch.Tensor:

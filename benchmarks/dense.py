@@ -14,12 +14,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from agent_zoo import neurips23_start_kit as start_kit
+from agent_zoo import takeru, yaofeng
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ILLEGAL
-from agent_zoo.neurips23_start_kit import policy as start_kit
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation, PackedRows, legal_options
-from agent_zoo.takeru import policy as takeru
-from agent_zoo.yaofeng import policy as yaofeng
 
 TABLES = {"entity": "Entity", "inventory": "Inventory", "market": "Market"}
 

@@ -61,40 +61,31 @@ def _task(number: int, task: Any) -> tuple[str, np.ndarray]:
 
 
 def _vector(value: Any) -> np.ndarray:
-    """Return an array of numpy from what the pickle says of it, (size,) float16."""
-    shape, dtype, content = _parts(value)
-    vector = np.frombuffer(content, _dtype(dtype))
-    if shape != (len(vector),) or len(vector) > _MOST_NUMBERS:
-        raise ValueError("it has another shape")
-    with np.errstate(over="ignore"):
-        return vector.astype(np.float16)
+    """Return an array of numpy from what the pickle says of it, (size,) float16.
 
-
-def _parts(value: Any) -> tuple[Any, Any, Any]:
-    """Return the shape, the type and the bytes of an array; in each way of pickling these are elsewhere."""
+    Its shape, its type and its bytes are elsewhere in each way of pickling. Protocol 2 writes bytes as a text and the
+    codec that turns it into bytes.
+    """
     if not isinstance(value, Record):
         raise ValueError("it is not an array")
     if value.of in _FROM_BUFFER:
         content, dtype, shape = value.arguments[:3]
-        return shape, dtype, content
-    state = value.state
-    if value.of == _DILL and isinstance(value.arguments[0], Global) and value.arguments[0].name in _REBUILD:
-        state = value.arguments[2]
-    elif value.of not in _REBUILD:
-        raise ValueError("it is not an array")
-    _, shape, dtype, _, content = state
-    return shape, dtype, content.encode("latin-1") if isinstance(content, str) else _encoded(content)
-
-
-def _encoded(content: Any) -> Any:
-    """Return bytes; protocol 2 writes them as a text and the codec that turns it into bytes."""
-    if isinstance(content, Record) and content.of == "_codecs.encode" and content.arguments[1:] == ("latin1",):
-        return content.arguments[0].encode("latin-1")
-    return content
-
-
-def _dtype(value: Any) -> np.dtype:
-    if not (isinstance(value, Record) and value.of == "numpy.dtype" and value.arguments[0] in _TYPES):
+    else:
+        state = value.state
+        if value.of == _DILL and isinstance(value.arguments[0], Global) and value.arguments[0].name in _REBUILD:
+            state = value.arguments[2]
+        elif value.of not in _REBUILD:
+            raise ValueError("it is not an array")
+        _, shape, dtype, _, content = state
+        if isinstance(content, Record) and content.of == "_codecs.encode" and content.arguments[1:] == ("latin1",):
+            content = content.arguments[0].encode("latin-1")
+        elif isinstance(content, str):
+            content = content.encode("latin-1")
+    if not (isinstance(dtype, Record) and dtype.of == "numpy.dtype" and dtype.arguments[0] in _TYPES):
         raise ValueError("its numbers are of another type")
-    big = isinstance(value.state, tuple) and value.state[1] == ">"
-    return np.dtype((">" if big else "<") + value.arguments[0])
+    big = isinstance(dtype.state, tuple) and dtype.state[1] == ">"
+    vector = np.frombuffer(content, np.dtype((">" if big else "<") + dtype.arguments[0]))
+    if shape != (len(vector),) or len(vector) > _MOST_NUMBERS:
+        raise ValueError("it has another shape")
+    with np.errstate(over="ignore"):
+        return vector.astype(np.float16)

@@ -102,17 +102,15 @@ class TensorReader:
             raise ValueError(f"its numbers are of the type {kind.name}, which this version does not know")
         if not isinstance(key, str) or not _is_count(count):
             raise ValueError("its storage has no proper name or length")
-        return self._numbers(key, count, _TYPES[name])
-
-    def _numbers(self, key: str, count: int, dtype: torch.dtype) -> torch.Tensor:
+        dtype = _TYPES[name]
         if (key, dtype) not in self._storages:
-            content = self._archive.storage(key, count * dtype.itemsize)
+            content = bytearray(self._archive.storage(key, count * dtype.itemsize))
             if not content:
                 numbers = torch.empty(0, dtype=dtype)
             elif dtype == torch.bool:  # a byte other than 0 and 1 is no bool
-                numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8) != 0
+                numbers = torch.frombuffer(content, dtype=torch.uint8) != 0
             else:
-                numbers = torch.frombuffer(bytearray(content), dtype=dtype)
+                numbers = torch.frombuffer(content, dtype=dtype)
             self._storages[key, dtype] = numbers
         return self._storages[key, dtype]
 
@@ -134,7 +132,7 @@ def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the tensors that a saved value holds, by their names in a state dict, and the classes of the modules.
 
     The value is a whole network, a state dict, or a dictionary with one of either. Tensors come as records, which
-    `original_tensors` reads.
+    `TensorReader` reads.
 
     Raises:
         ValueError: it holds no network or several, or one that torch could not have saved.
@@ -146,10 +144,13 @@ def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         tensors, classes = dict(_mapping(value) or {}), ()
     if not tensors:
         raise ValueError("its network has no weights")
-    named = {
-        _checked(name).replace(f"{_COMPILED}.", "").removeprefix(f"{_SEVERAL_DEVICES}."): _tensor(name, entry)
-        for name, entry in tensors.items()
-    }
+    named = {}
+    for name, entry in tensors.items():
+        plain = _checked(name).replace(f"{_COMPILED}.", "").removeprefix(f"{_SEVERAL_DEVICES}.")
+        if not is_tensor(entry):
+            what = f"a call of {entry.of or 'something it computes'}" if isinstance(entry, Record) else "another value"
+            raise ValueError(f"{name!r} should be a tensor and is {what}, which is not carried out")
+        named[plain] = entry
     if len(named) != len(tensors):
         raise ValueError("two of its tensors have the same name")
     return named, classes
@@ -239,16 +240,9 @@ def _checked(name: Any) -> str:
     return name
 
 
-def _tensor(name: str, entry: Any) -> Any:
-    if not is_tensor(entry):
-        what = f"a call of {entry.of or 'something it computes'}" if isinstance(entry, Record) else "another value"
-        raise ValueError(f"{name!r} should be a tensor and is {what}, which is not carried out")
-    return entry
-
-
 MOST_BYTES = 1 << 30
 _USUAL = {
-    "agent_zoo", "builtins", "collections", "copyreg", "gymnasium", "gym", "nmmo", "numpy", "pufferlib", "torch",
+    "agent_zoo", "collections", "copyreg", "gymnasium", "gym", "nmmo", "numpy", "pufferlib", "torch",
     "_codecs",
 }  # fmt: skip
 _USUAL_BUILTINS = {f"builtins.{name}" for name in ("set", "frozenset", "dict", "list", "tuple", "slice", "complex")}
@@ -289,7 +283,7 @@ def read_original(path: Path) -> OriginalFile:
         raise UserError(f"{path} cannot be imported: {error}") from None
     steps, fault = _steps(path)
     unknown = (*([f"agent-steps ({fault})"] if fault else []), "the world that it was trained in (no file says it)")
-    strangers = tuple(name for name in named if not _usual(name))
+    strangers = tuple(name for name in named if name.partition(".")[0] not in _USUAL and name not in _USUAL_BUILTINS)
     return OriginalFile(path, hashlib.sha256(content).hexdigest(), tensors, classes, strangers, steps, unknown)
 
 
@@ -302,11 +296,6 @@ def newest_model(folder: Path) -> Path:
 
 
 _MODEL = re.compile(r"model_(\d{1,18})\.pt", re.ASCII)
-
-
-def _usual(name: str) -> bool:
-    package = name.partition(".")[0]
-    return package in _USUAL and (package != "builtins" or name in _USUAL_BUILTINS)
 
 
 def _steps(path: Path) -> tuple[int | None, str]:

@@ -253,7 +253,12 @@ class TorchArchive:
 
     def __init__(self, content: bytes):
         """Look through a file's bytes (ValueError: it is no such archive, is damaged, or claims more than it holds)."""
-        _check_start(content)
+        if not content:
+            raise ValueError("it is empty: copy it again")
+        if content.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+            raise ValueError("it is a bare pickle or of torch before 1.6: save it again with a newer torch")
+        if not content.startswith(_ARCHIVE_START):
+            raise ValueError("it is not a file that torch wrote, or is damaged: copy it again")
         if content.count(_ENTRY_MARK) > _MOST_ENTRIES:  # before zipfile makes an object of each
             raise ValueError(f"its archive has more than {_MOST_ENTRIES:,} entries")
         try:
@@ -310,13 +315,3 @@ class TorchArchive:
         if len(roots) != 1:
             raise ValueError("it is a zip archive, but not one that torch wrote")
         return roots[0]
-
-
-def _check_start(content: bytes) -> None:
-    if content.startswith(_ARCHIVE_START):
-        return
-    if not content:
-        raise ValueError("it is empty: copy it again")
-    if content.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        raise ValueError("it is a bare pickle or of torch before 1.6: save it again with a newer torch")
-    raise ValueError("it is not a file that torch wrote, or is damaged: copy it again")

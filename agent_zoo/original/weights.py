@@ -6,28 +6,23 @@ shape, and which of its rows and columns ours has.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 import agent_zoo
-from activation_store.exchange.original_tools import ENTITY_COLUMNS, INVENTORY_COLUMNS
+from activation_store.exchange.original_tools import ACTION_HEADS, ENTITY_COLUMNS, INVENTORY_COLUMNS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from common.user_error import UserError
 
 _TILE = ("row", "col", "material_id")
 _ROWS: dict[CandidateTable, int] = {"entity": 100, "inventory": 12, "market": 384}
-_HEADS: tuple[tuple[str, CandidateTable | int], ...] = (
-    ("Attack.Style", 3), ("Attack.Target", "entity"), ("Buy.MarketItem", "market"),
-    ("Destroy.InventoryItem", "inventory"), ("Give.InventoryItem", "inventory"), ("Give.Target", "entity"),
-    ("GiveGold.Price", 99), ("GiveGold.Target", "entity"), ("Move.Direction", 5),
-    ("Sell.InventoryItem", "inventory"), ("Sell.Price", 99), ("Use.InventoryItem", "inventory"),
-)  # fmt: skip
 
 
 def original_layout(task_size: int) -> ObservationLayout:
     """Return the layout, given how many numbers the embedding of a task has."""
+    tables = {rows + 1: table for table, rows in _ROWS.items()}  # a head that chooses among rows has a no-op, too
     return ObservationLayout(
         tile_columns=_TILE,
         entity_columns=ENTITY_COLUMNS,
@@ -39,19 +34,14 @@ def original_layout(task_size: int) -> ObservationLayout:
         materials=16,
         map_side=160,
         task_size=task_size,
-        heads=tuple(_head(name, options) for name, options in _HEADS),
+        heads=tuple(ActionHead(head.name, head.size, head.noop, tables.get(head.size)) for head in ACTION_HEADS),
     )
-
-
-def _head(name: str, options: CandidateTable | int) -> ActionHead:
-    if isinstance(options, int):
-        return ActionHead(name, options, options - 1 if name == "Move.Direction" else None, None)
-    size = _ROWS[options] + 1
-    return ActionHead(name, size, size - 1, options)
 
 
 Tensors = Mapping[str, torch.Tensor]
 _Take = Callable[[torch.Tensor], torch.Tensor]
+_Target = tuple[tuple[int, ...], Mapping[str, _Take]]
+"""Of one of their tensors: the shape that it must have, and ours made from it; none if the original never reads it."""
 
 _PREFIXES = ("policy.policy.", "policy.", "")  # with an LSTM around the network, without, and the network alone
 _PLACES = 12  # of the inventory
@@ -108,39 +98,48 @@ def _all(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-@dataclass(frozen=True)
-class _Target:
-    """What becomes of one of their tensors."""
-
-    shape: tuple[int, ...]  # that it must have
-    ours: Mapping[str, _Take] = field(default_factory=dict)
-    """Our tensors made from it; none if the original never reads it."""
+def _start_kit_entity(weight: torch.Tensor) -> torch.Tensor:
+    """Theirs reads the id, five kinds from 0 and the other columns; ours five kinds from -1, the id and the others."""
+    immortal = torch.zeros_like(weight[:, :1])
+    return torch.cat([immortal, weight[:, 1:5], weight[:, :1], weight[:, 6:]], dim=1)
 
 
-_Targets = dict[str, _Target]
-_ITEM_EMBEDDING = _Target(
+_ITEM_EMBEDDING: _Target = (
     (256, _EMBEDDING),
     {
         "item_features.embeddings.0.weight": lambda rows: rows[2:20],  # by type
         "item_features.embeddings.1.weight": lambda rows: rows[:2],  # not equipped, equipped
     },
 )
-_OF_TAKERU = {
-    "tile_encoder.embedding.weight": _Target((256, _EMBEDDING), {"material.weight": lambda rows: rows[:16]}),
-    "player_encoder.embedding.weight": _Target(
-        (1024, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:256]}
+_OF_TAKERU: dict[str, _Target] = {
+    "tile_encoder.embedding.weight": ((256, _EMBEDDING), {"material.weight": lambda rows: rows[:16]}),
+    "player_encoder.embedding.weight": (
+        (1024, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:256]},
     ),
     "item_encoder.embedding.weight": _ITEM_EMBEDDING,
-}
-_OF_YAOFENG = {
-    "tile_encoder.type_embedding.weight": _Target((16, 62), {"material.weight": _all}),
-    "player_encoder.embedding.weight": _Target(
-        (7936, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:512]}
+}  # fmt: skip
+_OF_YAOFENG: dict[str, _Target] = {
+    "tile_encoder.type_embedding.weight": ((16, 62), {"material.weight": _all}),
+    "player_encoder.embedding.weight": (
+        (7936, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:512]},
     ),
-    "player_encoder.id_embedding.weight": _Target((512, 64)),
+    "player_encoder.id_embedding.weight": ((512, 64), {}),
     "item_encoder.embedding.weight": _ITEM_EMBEDDING,
-}
-_TABLES: dict[str, _Targets] = {"takeru": _OF_TAKERU, "hybrid": _OF_TAKERU, "yaofeng": _OF_YAOFENG}
+}  # fmt: skip
+
+
+def _of_start_kit(units: int) -> dict[str, _Target]:
+    tiles: dict[str, _Take] = {
+        "row.weight": lambda rows: rows[:15], "column.weight": lambda rows: rows[256:271],
+        "material.weight": lambda rows: rows[512:528],
+    }  # fmt: skip
+    return {
+        "tile_encoder.embedding.weight": ((768, _EMBEDDING), tiles),
+        "player_encoder.agent_fc.weight": ((units, 35), {"entity_encoder.weight": _start_kit_entity}),
+        "player_encoder.my_agent_fc.weight": ((units, 35), {"self_encoder.weight": _start_kit_entity}),
+        "inventory_encoder.fc.weight": ((units, _PLACES * units), {}),
+        "inventory_encoder.fc.bias": ((units,), {}),
+    }
 
 
 def policy_from_original(tensors: Tensors) -> RecurrentPolicy:
@@ -165,8 +164,8 @@ def policy_from_original(tensors: Tensors) -> RecurrentPolicy:
     policy = _built(shape)
     policy.load_state_dict({
         name: take(names[theirs].detach().to("cpu", torch.float32)).clone()
-        for theirs, target in targets.items()
-        for name, take in target.ours.items()
+        for theirs, (_, ours) in targets.items()
+        for name, take in ours.items()
     })  # fmt: skip
     return policy.eval()
 
@@ -233,54 +232,36 @@ def _size(tensors: Tensors, name: str, dimension: int) -> int:
     return tensors[name].shape[dimension]
 
 
-def _check(tensors: Tensors, targets: _Targets) -> None:
+def _check(tensors: Tensors, targets: Mapping[str, _Target]) -> None:
     for name in sorted(tensors.keys() - targets.keys()):
         raise UserError(f"it has the tensor {name}, which the original's agent of this kind does not have")
     for name in sorted(targets.keys() - tensors.keys()):
         raise UserError(f"it lacks the tensor {name}, which the original's agent of this kind has")
-    for name, target in targets.items():
+    for name, (wanted, _) in targets.items():
         tensor = tensors[name]
-        if tuple(tensor.shape) != target.shape:
+        if tuple(tensor.shape) != wanted:
             raise UserError(
-                f"its tensor {name} has the shape {tuple(tensor.shape)}, not {target.shape}: it was trained in a game "
+                f"its tensor {name} has the shape {tuple(tensor.shape)}, not {wanted}: it was trained in a game "
                 "of another layout"
             )
         if not tensor.is_floating_point() or not tensor.isfinite().all():
             raise UserError(f"its tensor {name} holds something else than finite numbers with a fraction")
 
 
-def _targets(agent: str, units: int, ours: Tensors) -> _Targets:
+def _targets(agent: str, units: int, ours: Tensors) -> dict[str, _Target]:
     """Return all tensors that the original's agent has, with our names and shapes; `ours` are of our policy."""
-    targets = {
-        f"{theirs}.{kind}": _Target(tuple(ours[f"policy.{name}.{kind}"].shape), {f"{name}.{kind}": _all})
+    targets: dict[str, _Target] = {
+        f"{theirs}.{kind}": (tuple(ours[f"policy.{name}.{kind}"].shape), {f"{name}.{kind}": _all})
         for theirs, name in (_EVERY_AGENT | _MODULES[agent]).items()
         for kind in ("weight", "bias")
     }
-    targets |= _TABLES[agent] if agent in _TABLES else _start_kit(units)
+    tables = {"takeru": _OF_TAKERU, "hybrid": _OF_TAKERU, "yaofeng": _OF_YAOFENG}
+    targets |= tables[agent] if agent in tables else _of_start_kit(units)
     targets = {
-        theirs: _Target(target.shape, {f"policy.{name}": take for name, take in target.ours.items()})
-        for theirs, target in targets.items()
+        theirs: (shape, {f"policy.{name}": take for name, take in made.items()})
+        for theirs, (shape, made) in targets.items()
     }
-    memory = {name: tuple(tensor.shape) for name, tensor in ours.items() if name.startswith("lstm.")}
-    return targets | {name.replace("lstm.", "recurrent."): _Target(size, {name: _all}) for name, size in memory.items()}
-
-
-def _start_kit(units: int) -> _Targets:
-    tiles = {
-        "row.weight": lambda rows: rows[:15],
-        "column.weight": lambda rows: rows[256:271],
-        "material.weight": lambda rows: rows[512:528],
-    }
-    return {
-        "tile_encoder.embedding.weight": _Target((768, _EMBEDDING), tiles),
-        "player_encoder.agent_fc.weight": _Target((units, 35), {"entity_encoder.weight": _start_kit_entity}),
-        "player_encoder.my_agent_fc.weight": _Target((units, 35), {"self_encoder.weight": _start_kit_entity}),
-        "inventory_encoder.fc.weight": _Target((units, _PLACES * units)),
-        "inventory_encoder.fc.bias": _Target((units,)),
-    }
-
-
-def _start_kit_entity(weight: torch.Tensor) -> torch.Tensor:
-    """Theirs reads the id, five kinds from 0 and the other columns; ours five kinds from -1, the id and the others."""
-    immortal = torch.zeros_like(weight[:, :1])
-    return torch.cat([immortal, weight[:, 1:5], weight[:, :1], weight[:, 6:]], dim=1)
+    for name, tensor in ours.items():
+        if name.startswith("lstm."):
+            targets[name.replace("lstm.", "recurrent.")] = tuple(tensor.shape), {name: _all}
+    return targets

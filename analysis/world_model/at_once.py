@@ -13,11 +13,9 @@ import torch
 from activation_store.interventions import Outcome
 from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
-from agent_zoo.network_parts.soft_observation import SoftObservation
+from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.observation import PackedObservation
-from agent_zoo.soft_path import SoftChoices, soft_tick
+from agent_zoo.soft_path import SoftChoices, SoftObservation, soft_tick
 from analysis.world_model.edits import Edits
 from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start
 from analysis.world_model.model import WorldModel

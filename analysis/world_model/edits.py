@@ -15,8 +15,7 @@ import torch
 
 from activation_store.directions import Directions
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.network_parts.layers import entity_features
 from agent_zoo.observation import ObservationLayout
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors

@@ -10,8 +10,7 @@ from torch.nn import functional
 from activation_store.directions import Direction
 from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.capture import capture
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
 from analysis.world_model.model import WorldModel
 from analysis.world_model.network import Prediction, WorldState, drawn

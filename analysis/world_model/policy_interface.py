@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.network_parts.layers import ENTITY_SCALES, NPC_TYPE
-from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
+from agent_zoo.soft_path import SoftObservation, SoftRows
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import KINDS, LEGAL_HEADS, WAYS, Rows, SoftScene, cells, legal_heads, own_columns
 

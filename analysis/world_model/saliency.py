@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL
 from analysis.attribution.targets import Target, fitted_components
 from analysis.figures.style import cluster_colour, new_figure, style

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.network_parts.layers import ITEM_TYPE, NPC_TYPE, entity_features, item_features, own_rows
-from agent_zoo.network_parts.soft_observation import grid_of_rows
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation, legal_options
+from agent_zoo.soft_path import grid_of_rows
 
 KINDS = ("player", "passive NPC", "neutral NPC", "aggressive NPC")
 _FIRST_KIND = NPC_TYPE.count - len(KINDS)  # immortal NPCs, which the game does not spawn, are left out

@@ -12,9 +12,17 @@ from agent_zoo import Network
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
-from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows, log_legality, softened
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
-from agent_zoo.soft_path import ReadsProbabilities, check_reads_probabilities, soft_tick, straight_through
+from agent_zoo.soft_path import (
+    ReadsProbabilities,
+    SoftObservation,
+    SoftRows,
+    check_reads_probabilities,
+    log_legality,
+    soft_tick,
+    softened,
+    straight_through,
+)
 from common.user_error import UserError
 
 START_KIT = "neurips23_start_kit"

@@ -20,9 +20,8 @@ from torch.nn import functional
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
-from agent_zoo.network_parts.soft_observation import log_legality
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.soft_path import soft_tick
+from agent_zoo.soft_path import log_legality, soft_tick
 from analysis.sparse.scores import Estimate, Units
 from analysis.world_model.held_out import life_numbers
 from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, informed_start

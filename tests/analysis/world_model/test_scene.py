@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from agent_zoo.network_parts.soft_observation import softened
 from agent_zoo.observation import PackedObservation, legal_options, pack
+from agent_zoo.soft_path import softened
 from analysis.world_model.policy_interface import (
     Surroundings,
     action_size,
