@@ -37,68 +37,56 @@ class RecordError(Exception):
     """A record contradicts the dump's metadata; the message completes a sentence that names the line."""
 
 
-class JsonRecords(Gathering):
-    """Columns with capacity for a known number of records, filled in order with parsed ones."""
+def _append(batch: Gathering, record: dict[str, Any], metadata: DumpMetadata, selection: Selection) -> None:
+    """Append one parsed record.
 
-    def __init__(self, metadata: DumpMetadata, selection: Selection, capacity: int) -> None:
-        super().__init__(metadata, selection, capacity)
-        self._metadata = metadata
-        self._selection = selection
-        self._capacity = capacity
-        self._numbers, self._read = selection.numbers(metadata), selection.read_tables
-        for name in MAY_BE_UNRECORDED:
-            self.arrays[name, ""].fill(np.nan)
+    Raises:
+        RecordError: a key is missing, or a value has the wrong type, width or range.
+    """
+    i, arrays = batch.size, batch.arrays
+    if (policy := _get(record, "policy")) != metadata.policy:
+        raise RecordError(f"policy is {str(policy)[:80]!r}, the metadata names {metadata.policy!r}")
+    for name in IDENTITY:
+        number = _get(record, name)
+        if type(number) is not int or not -_INT64_BOUND <= number < _INT64_BOUND:
+            raise RecordError(f"{name} is not a 64-bit integer")
+        arrays[name, ""][i] = number
+    heads = len(metadata.action_heads)
+    read = selection.numbers(metadata)
+    for name in MAY_BE_UNRECORDED:
+        if name not in read:
+            arrays[name, ""][i] = np.nan
+        elif name == "log_probability":
+            arrays[name, ""][i] = _floats(_get(record, name), heads, name)
+        else:
+            arrays[name, ""][i] = _floats([_get(record, name)], 1, name)[0]
+    action = _integers(_get(record, "action"), heads, "action", np.int64)
+    for head, index in zip(metadata.action_heads, action.tolist(), strict=True):
+        if not 0 <= index < head.size:
+            raise RecordError(f"action {head.name} is {index}, it has {head.size} choices")
+    arrays["action", ""][i] = action
+    for name in selection.layers:
+        is_main = name == metadata.main_layer
+        value = _get(record, "activation") if is_main else _get(_get(record, "activations"), name)
+        arrays["activations", name][i] = _floats(value, metadata.layers[name], name)
+    for name in selection.columns:
+        arrays["columns", name][i] = _column(_get(record, name), metadata.columns[name], name)
+    _append_observation(batch, _get(record, "observation"), metadata, selection)
+    batch.size += 1
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Append one record.
 
-        Raises:
-            RecordError: a key is missing, a value has the wrong type, width or range, or the columns are full.
-        """
-        i, metadata, arrays = self.size, self._metadata, self.arrays
-        if i == self._capacity:
-            raise RecordError("there are more records than the metadata counts")
-        if (policy := _get(record, "policy")) != metadata.policy:
-            raise RecordError(f"policy is {str(policy)[:80]!r}, the metadata names {metadata.policy!r}")
-        for name in IDENTITY:
-            number = _get(record, name)
-            if type(number) is not int or not -_INT64_BOUND <= number < _INT64_BOUND:
-                raise RecordError(f"{name} is not a 64-bit integer")
-            arrays[name, ""][i] = number
-        heads = len(metadata.action_heads)
-        for name in self._numbers:
-            value = _get(record, name)
-            if name == "log_probability":
-                arrays[name, ""][i] = _floats(value, heads, name)
-            else:
-                arrays[name, ""][i] = _floats([value], 1, name)[0]
-        action = _integers(_get(record, "action"), heads, "action", np.int64)
-        for head, index in zip(metadata.action_heads, action.tolist(), strict=True):
-            if not 0 <= index < head.size:
-                raise RecordError(f"action {head.name} is {index}, it has {head.size} choices")
-        arrays["action", ""][i] = action
-        for name in self._selection.layers:
-            is_main = name == metadata.main_layer
-            value = _get(record, "activation") if is_main else _get(_get(record, "activations"), name)
-            arrays["activations", name][i] = _floats(value, metadata.layers[name], name)
-        for name in self._selection.columns:
-            arrays["columns", name][i] = _column(_get(record, name), metadata.columns[name], name)
-        self._append_observation(_get(record, "observation"), i)
-        self.size += 1
-
-    def _append_observation(self, observation: Any, i: int) -> None:
-        if "tile" not in self._selection.leave_out:
-            tiles = _rows(_get(observation, "Tile"), len(TILE_COLUMNS), "observation Tile")
-            if len(tiles) != TILES_IN_VIEW:
-                raise RecordError(f"observation Tile has {len(tiles)} rows instead of {TILES_IN_VIEW}")
-            self.arrays["tile", ""][i] = tiles
-        for name in ("Entity", "Inventory", *self._selection.tables):
-            width = len(self._metadata.all_tables[name])
-            read = name in self._read
-            rows = _rows(_get(observation, name) if read else [], width, f"observation {name}")
-            self.pieces.setdefault(name, []).append(RaggedRows(rows, np.array([0, len(rows)])))
-        if _get(observation, "CurrentTick") != [self.arrays["tick", ""][i]]:
-            raise RecordError("observation CurrentTick differs from tick")
+def _append_observation(batch: Gathering, observation: Any, metadata: DumpMetadata, selection: Selection) -> None:
+    if "tile" not in selection.leave_out:
+        tiles = _rows(_get(observation, "Tile"), len(TILE_COLUMNS), "observation Tile")
+        if len(tiles) != TILES_IN_VIEW:
+            raise RecordError(f"observation Tile has {len(tiles)} rows instead of {TILES_IN_VIEW}")
+        batch.arrays["tile", ""][batch.size] = tiles
+    for name in ("Entity", "Inventory", *selection.tables):
+        width = len(metadata.all_tables[name])
+        rows = _rows(_get(observation, name) if name in selection.read_tables else [], width, f"observation {name}")
+        batch.pieces.setdefault(name, []).append(RaggedRows(rows, np.array([0, len(rows)])))
+    if _get(observation, "CurrentTick") != [batch.arrays["tick", ""][batch.size]]:
+        raise RecordError("observation CurrentTick differs from tick")
 
 
 def _get(mapping: Any, key: str) -> Any:
@@ -180,7 +168,7 @@ def read_json_batches(
     path = folder / RECORDS_FILE
     lives: dict[Life, tuple[int, int, int]] = {}
     subsample = selection.subsample
-    batch, count = JsonRecords(metadata, selection, _BATCH), 0
+    batch, count = Gathering(metadata, selection, _BATCH), 0
     for count, line in enumerate(_record_lines(path), start=1):
         try:
             record, (_, *key, tick) = _identify(line)
@@ -195,12 +183,12 @@ def read_json_batches(
                 raise RecordError("there are more records than the metadata counts")
             lives[life] = seen + 1, tick, first
             if seen >= first and (seen - first) % subsample.every == 0:
-                batch.append(_parse(line) if record is None else record)
+                _append(batch, _parse(line) if record is None else record, metadata, selection)
         except RecordError as fault:
             raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
         if batch.size == _BATCH:
             yield batch.finish()
-            batch = JsonRecords(metadata, selection, _BATCH)
+            batch = Gathering(metadata, selection, _BATCH)
         if count % _PROGRESS_EVERY == 0:
             report(min(1.0, count / metadata.records))
     _check_counts(path, metadata, count, len(lives))
