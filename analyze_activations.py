@@ -22,8 +22,8 @@ from common import command_line
 from common.progress_view import say, step
 
 if TYPE_CHECKING:
+    from analysis.clusters.outputs import Run
     from analysis.clusters.projection import Clustering, Projection
-    from analysis.clusters.report.outputs import Run
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
     from analysis.runs.run_folder import RunFolder
@@ -59,8 +59,8 @@ def analyse(
     show = partial(step, console)
     data = read_dataset(settings, metadata, features, show)
     with show("loading the libraries"):
+        from analysis.clusters import outputs
         from analysis.clusters.components import principal_components
-        from analysis.clusters.report import outputs
     with show("finding principal components"):
         run = outputs.Run(settings, data, principal_components(data.activations), folder, show)
     outputs.save_features(run)
@@ -88,8 +88,8 @@ def analyse(
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters and compute their statistics."""
+    from analysis.clusters import outputs
     from analysis.clusters.projection import cluster_method
-    from analysis.clusters.report import outputs
     from analysis.clusters.summarise import cluster_statistics, summarise
     from analysis.statistics.stability import projection_stability, stability_floor
 

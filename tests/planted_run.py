@@ -71,7 +71,7 @@ def planted_run(dump: Path, results: Path, subsample: int, *options: object) -> 
     """Analyse a dump with planted clusters; returns the run's folder in `results`."""
     plane = PlantedPlane(dump, subsample)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("analysis.clusters.report.outputs", "analysis.clusters.projection"):
+        for module in ("analysis.clusters.outputs", "analysis.clusters.projection"):
             patch.setattr(f"{module}.project", plane.project)
             patch.setattr(f"{module}.hdbscan_clusters", plane.clusters)
         patch.setattr("analysis.clusters.projection.hdbscan_labels", plane.labels)

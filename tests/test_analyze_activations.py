@@ -202,7 +202,7 @@ def test_without_clusters_nothing_is_embedded_or_clustered(
         raise AssertionError("this takes the time that --metric-only is to save")
 
     for name in ("project", "hdbscan_clusters", "umap_embedding"):
-        monkeypatch.setattr(f"analysis.clusters.report.outputs.{name}", never)
+        monkeypatch.setattr(f"analysis.clusters.outputs.{name}", never)
     options = ["--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "5", "--feature-scatter"]
     folder = analyse(dump, tmp_path, "--subsample", SUBSAMPLE, *options, "--features", FEW_FEATURES)
     assert folder.name == f"planted-sub{SUBSAMPLE}-metric-pca5-scatter-{FEW_FEATURES.replace(',', '+')}"

@@ -9,10 +9,10 @@ from activation_store.layers import SEMANTIC_PLANE
 from activation_store.reader import Progress, read_dump
 from activation_store.schema import DumpMetadata
 from activation_store.selection import OBSERVATIONS
+from analysis.clusters import outputs
 from analysis.clusters.components import principal_components
 from analysis.clusters.dataset import Dataset, read_dataset
 from analysis.clusters.projection import Clustering, Projection
-from analysis.clusters.report import outputs
 from analysis.clusters.summarise import cluster_statistics, summarise
 from analysis.clusters.summary import CodeUse, Summary
 from analysis.codes.fit import fit_codebook

@@ -9,7 +9,7 @@ from hdbscan._hdbscan_tree import compute_stability
 from sklearn.metrics import adjusted_rand_score
 
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram.page import (
+from analysis.clusters.dendrogram_page import (
     ClusterTree,
     block_layout,
     cluster_tree,
@@ -127,7 +127,7 @@ def test_strongest_features_are_cohens_d_against_the_rest(data: Dataset) -> None
 
 
 def test_a_page_counts_all_records_where_it_shows_a_sample(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.clusters.dendrogram.page.POINTS_AT_MOST", 100)
+    monkeypatch.setattr("analysis.clusters.dendrogram_page.POINTS_AT_MOST", 100)
     clustering, tree = tree_of(data)
     plane = Projection("pca", data.activations[:, :2], ("PC 1", "PC 2"))
     content, tables = page_content(plane, clustering, tree, data, seed=0)

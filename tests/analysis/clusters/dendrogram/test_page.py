@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram.page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
+from analysis.clusters.dendrogram_page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
 from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters
 from analysis.features import FEATURES
 from analysis.labels import NOISE

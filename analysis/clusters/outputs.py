@@ -96,8 +96,8 @@ def repeat_without(
 
 def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:
     """Draw the plane by cluster and by feature, and how clusters differ."""
+    from analysis.clusters.figures import metric_scatter, plane_scatter
     from analysis.clusters.heat_maps import cluster_choices, cluster_features
-    from analysis.clusters.planes import metric_scatter, plane_scatter
 
     data, kind = run.data, projection.kind
     with run.step("drawing clusters"):
@@ -114,8 +114,8 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
 
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     """Draw the first principal components and their associations with features; writes pca.npz."""
+    from analysis.clusters.figures import pair_panels, pca_feature_profiles
     from analysis.clusters.heat_maps import pca_choices, pca_feature_correlations
-    from analysis.clusters.planes import pair_panels, pca_feature_profiles
 
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
@@ -139,7 +139,7 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
 
 def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
     """Draw every pair of features."""
-    from analysis.clusters.planes import feature_scatter
+    from analysis.clusters.figures import feature_scatter
 
     data = run.data
     with run.step("drawing pairs of features"):
@@ -150,7 +150,7 @@ def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
 
 def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
     """Embed the activations in more dimensions, and draw them in pairs; writes umap_pairs.npy."""
-    from analysis.clusters.planes import pair_panels
+    from analysis.clusters.figures import pair_panels
 
     settings, data = run.settings, run.data
     dims = settings.umap_pairs_dims
@@ -164,7 +164,7 @@ def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
 
 def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clustering) -> None:
     """Write the page for exploring HDBSCAN's tree of clusters by density."""
-    from analysis.clusters.dendrogram.page import dendrogram_page
+    from analysis.clusters.dendrogram_page import dendrogram_page
 
     with run.step("writing the dendrogram explorer"):
         page = dendrogram_page(projection, clustering, run.settings.clustered_in, run.data, run.settings.seed)
@@ -192,7 +192,7 @@ def write_summary(run: Run, summary: Summary | None, report: ComponentReport | N
 
 def write_report(run: Run) -> None:
     """Write report.html: one page that reports the run's results, made from the files in its folder."""
-    from analysis.clusters.report.report import report_html
+    from analysis.clusters.report import report_html
 
     with run.step("writing the report"):
         run.folder.save_text("report.html", report_html(run.folder.path))

@@ -124,7 +124,7 @@ def cluster_tree(condensed: np.ndarray) -> ClusterTree:
     return ClusterTree(parent, birth, death, size, home, leaves)
 
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent / "dendrogram"
 
 
 def page_content(

@@ -131,7 +131,7 @@ def report_html(folder: Path) -> str:
         "by_size": lambda effects: sorted(effects, key=lambda effect: -abs(effect["d_complement"] or 0)),
     }
     run: Any = read_json(folder / RUN_FILE)
-    return pages.get_template("template.html").render(
+    return pages.get_template("report.html").render(
         name=folder.resolve().name,
         run=run,
         summary=read_json(folder / SUMMARY_FILE),
