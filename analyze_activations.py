@@ -10,7 +10,7 @@ Figures, arrays, directions and summaries are written to analysis_results/RUN/, 
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-from dataclasses import replace
+
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,6 @@ from common import command_line
 from common.progress_view import say, step
 
 if TYPE_CHECKING:
-    from analysis.clusters.outputs import Run
-    from analysis.clusters.projection import Clustering, Projection
-    from analysis.clusters.summary import Summary
     from analysis.features import Feature
     from analysis.runs.run_folder import RunFolder
 
@@ -66,53 +63,20 @@ def analyse(
     outputs.save_features(run)
     clustering = summary = report = None
     if not settings.metric_only:
-        projection, clustering, summary = find_and_compare(run)
+        projection, clustering, summary = outputs.find_and_compare(run)
         outputs.draw_clusters(run, projection, clustering, summary)
         if settings.dendrogram_explorer:
             outputs.write_dendrogram_explorer(run, projection, clustering)
     if settings.cluster_before_umap:
         report = outputs.draw_components(run, clustering)
-    if settings.feature_scatter:
-        outputs.draw_feature_pairs(run, clustering)
-    if settings.umap_pairs:
-        outputs.draw_umap_pairs(run, clustering)
+    outputs.draw_pairs(run, clustering)
     outputs.save_directions(run, clustering)
     outputs.write_summary(run, summary, report)
-    outputs.write_report(run)
     if summary:
         if summary.clusters:
             console.print(cluster_table(summary))
         console.print(verdict_lines(summary), highlight=False)
     say(console, f"figures, arrays and summary.txt: {folder.path}")
-
-
-def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
-    """Find clusters and compute their statistics."""
-    from analysis.clusters import outputs
-    from analysis.clusters.projection import cluster_method
-    from analysis.clusters.summarise import cluster_statistics, summarise
-    from analysis.statistics.stability import projection_stability, stability_floor
-
-    settings, data, method = run.settings, run.data, cluster_method(run.settings)
-    projection, clustering = outputs.find_clusters(run)
-    with run.step("comparing clusters"):
-        statistics = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
-    residualized = outputs.repeat_without(run, clustering, statistics, method) if settings.residual_names else None
-    with run.step("embedding with other seeds and other lives"):
-        stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
-    with run.step("embedding a Gaussian of the same covariance and autocorrelation"):
-        stability = replace(stability, gaussian=stability_floor(data.activations, data.lives, method, settings.seed))
-    summary = summarise(
-        data,
-        clustering.labels,
-        statistics,
-        stability,
-        subsample=settings.thinning,
-        components=run.components.needed_for(),
-        residualized=residualized,
-        blindness=outputs.measure_blindness(run, "clusters", clustering.labels),
-    )
-    return projection, clustering, summary
 
 
 if __name__ == "__main__":

@@ -77,8 +77,7 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.life.phases.results import life_phases
-    from analysis.life.phases.text import as_text
+    from analysis.life.phases.results import as_text, life_phases
     from analysis.runs.cluster_run import read_cluster_run
     from analysis.runs.propagated_labels import label_records
     from analysis.runs.run_folder import RunFolder, description
@@ -131,7 +130,7 @@ def check_lifespans(arguments: Arguments) -> int:
 def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:
     """Draw the three figures."""
     from analysis.life.phases.figure import life_phase_figure, transitions_figure
-    from analysis.life.phases.text import caption
+    from analysis.life.phases.results import caption
 
     labels = results.sequences.labels
     with step(console, "drawing"):

@@ -73,12 +73,8 @@ def main() -> None:
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     dynamics = read_dynamics(arguments.run, arguments.dump)
     with step(console, "loading the libraries"):
-        from analysis.explorer.companion_runs import find_circuits, find_saliency, find_simulated
-        from analysis.explorer.page.build import build_page
-    beside = [
-        *find_saliency(dynamics, arguments.saliency, say), *find_circuits(dynamics, arguments.circuits, say),
-        *find_simulated(dynamics, arguments.simulated, say),
-    ]  # fmt: skip
+        from analysis.explorer.page.build import build_page, companions
+    beside = companions(dynamics, arguments.saliency, arguments.circuits, arguments.simulated, say)
     named = {*arguments.saliency, *arguments.circuits, arguments.simulated}
     unnamed = [path for path in beside if path not in named]
     limits = (arguments.max_ticks, arguments.max_components)

@@ -123,14 +123,15 @@ def plot(options: PlotArguments, console: "Console", step: Step) -> None:
     label = rule.labels_of(records.activations[run.clusters.layer])
     write_figure(options.run / f"{name}.png", code_planes(planes, captions, label, heading))
     write_json(options.run / f"{name}.json", kept)
-    rows = [(row["name"], interval(row, "trustworthiness", ".3f"), interval(row, "neighbours", ".1%")) for row in kept]
+    rows = [
+        (row["name"], *(
+            f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
+            for name, form in (("trustworthiness", ".3f"), ("neighbours", ".1%"))
+        ))
+        for row in kept
+    ]  # fmt: skip
     command_line.print_table(("plane", "trustworthiness (chance .5)", "of 15 neighbours kept"), rows)
     say(console, f"planes: {options.run / name}.png")
-
-
-def interval(row: dict[str, Any], name: str, form: str) -> str:
-    """Return a number of a row with its interval."""
-    return f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
 
 
 def videos(options: VideoArguments, console: "Console", step: Step) -> None:

@@ -22,7 +22,7 @@ from analysis.explorer.page.page import explorer_page
 from analysis.explorer.views import view_tables
 from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour
-from analysis.life.action_words import action_words
+from analysis.life.events import action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions

@@ -15,7 +15,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.codes.content import CodedDump, coded_dump
 from analysis.codes.films import From, best_lives, draw_frame, read_scenes, stretches_of
-from analysis.life.endings import endings
+from analysis.life.events import endings
 from analysis.materials import PALETTE
 from analysis.runs.cluster_run import read_cluster_run
 from analysis.runs.codebook_rule import read_names

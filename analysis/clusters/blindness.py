@@ -111,7 +111,10 @@ def _coverage(
     about: str, parts: Targets, listed: np.ndarray, guessed: np.ndarray, studied: np.ndarray, fold: np.ndarray,
     unit: np.ndarray, settings: Inference,
 ) -> Coverage:  # fmt: skip
-    target, part = _one_variance_each(parts)
+    # Each part has a total variance of 1; columns are numbered by their part.
+    centred = [values - values.mean(axis=0) for values in parts.values()]
+    target = np.column_stack([group / np.sqrt((group**2).sum(axis=1).mean()) for group in centred])  # (B, T)
+    part = np.repeat(np.arange(len(centred)), [group.shape[1] for group in centred])  # (T,)
     nothing, both = np.empty((len(listed), 0)), np.column_stack([guessed, studied])
     designs = ((nothing, nothing), (nothing, studied), (listed, guessed), (listed, both))
     spread, *errors = (_errors(target, part, one, other, fold, unit) for one, other in designs)  # (units, parts) each
@@ -131,13 +134,6 @@ def _coverage(
         uncovered = (share, *_interval(shares, share, effective, settings))
     named = tuple(Part(name, *map(float, values)) for name, *values in zip(parts, *by_part, strict=True))
     return Coverage(about, alone, low, high, without, together, *uncovered, named)
-
-
-def _one_variance_each(parts: Targets) -> tuple[np.ndarray, np.ndarray]:
-    """Join the parts, (B, T), each with a total variance of 1, and number the part of each column, (T,) int64."""
-    centred = [values - values.mean(axis=0) for values in parts.values()]
-    joined = np.column_stack([group / np.sqrt((group**2).sum(axis=1).mean()) for group in centred])
-    return joined, np.repeat(np.arange(len(centred)), [group.shape[1] for group in centred])
 
 
 def _errors(
@@ -170,27 +166,23 @@ _Sums = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _weights_without(held_out: int, sums: _Sums, penalties: list[np.ndarray], part: np.ndarray) -> np.ndarray:
     """Fit all folds but one, with the penalties of which each part is best predicted between the others, (D, T)."""
-    records, _, products = sums
+    records, squares, products = sums
     fitted = [number for number in range(len(records)) if number != held_out]
     best = np.zeros(part.max() + 1, np.int64)
     if len(fitted) > 1 and len(penalties) > 1:
-        losses = np.array([_loss(sums, fitted, penalty, part) for penalty in penalties])  # (penalties, parts)
-        best = losses.argmin(axis=0)
+        losses = []  # squared errors in each fold of a fit to the others, up to a constant, (penalties, parts)
+        for penalty in penalties:
+            total = np.zeros(len(part))
+            for number in fitted:
+                weights = _fit(sums, [other for other in fitted if other != number], penalty)
+                total += (weights * (squares[number] @ weights - 2 * products[number])).sum(axis=0)
+            losses.append(np.bincount(part, total))
+        best = np.array(losses).argmin(axis=0)
     weights = np.empty(products.shape[1:])
     for choice in np.unique(best):
         columns = best[part] == choice
         weights[:, columns] = _fit(sums, fitted, penalties[choice])[:, columns]
     return weights
-
-
-def _loss(sums: _Sums, folds: list[int], penalty: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Return the squared errors in each of some folds of a fit to the others, up to a constant, (parts,)."""
-    _, squares, products = sums
-    total = np.zeros(len(part))
-    for number in folds:
-        weights = _fit(sums, [other for other in folds if other != number], penalty)
-        total += (weights * (squares[number] @ weights - 2 * products[number])).sum(axis=0)
-    return np.bincount(part, total)
 
 
 def _fit(sums: _Sums, folds: list[int], penalty: np.ndarray) -> np.ndarray:
@@ -297,21 +289,16 @@ def _covered(meter: Blindness, measure: Coverage) -> str:
 
 
 def _too_short(meter: Blindness, short: list[Coverage]) -> str:
-    parts = " and ".join(
-        f"{_of_all(measure.uncovered)} of what {meter.studied} tell about {measure.about}{_most(measure)}"
-        for measure in short
-    )
-    verb = "is" if len(short) == 1 else "are"
+    parts = []
+    for measure in short:
+        parts.append(f"{_of_all(measure.uncovered)} of what {meter.studied} tell about {measure.about}")
+        if len(measure.parts) > 1:
+            parts[-1] += f" (most of all {max(measure.parts, key=lambda part: part.together - part.listed).name})"
     return (
-        f"The list of features is too short: {parts} {verb} in none of them. A cluster or component without a "
-        "surviving difference may still stand for something that is not in the list."
+        f"The list of features is too short: {' and '.join(parts)} {'is' if len(short) == 1 else 'are'} in none of "
+        "them. A cluster or component without a surviving difference may still stand for something that is not in the "
+        "list."
     )
-
-
-def _most(measure: Coverage) -> str:
-    if len(measure.parts) < 2:
-        return ""
-    return f" (most of all {max(measure.parts, key=lambda part: part.together - part.listed).name})"
 
 
 def _between(low: float, high: float) -> str:

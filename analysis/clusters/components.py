@@ -192,35 +192,27 @@ class ComponentReport:
             "than the mean) with its interval by a bootstrap over lives, and the components with largest Pearson r.",
         ]
         for i in self.own[np.argsort(-np.nan_to_num(self.r2[0, self.own], nan=-np.inf), kind="stable")]:
-            lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
-        conclusions = [line for sentence in self.blindness.sentences for line in textwrap.wrap(sentence, _WIDTH)]
-        return "\n".join([*lines, *self._choices(), *conclusions, *self.blindness.table, ""])
-
-    def _choices(self) -> list[str]:
-        """Return a line for each categorical feature: the components that differ most between its options."""
-        lines = [
-            "Choices and sides: eta-square, the share of a component's variance between options, where it survives",
-            "given tick and age, corrected for all components and categorical features; in brackets: shifted options.",
-        ]
+            value, low, high = (f"{format_number(number, sign=True):>5}" for number in self.r2[:, i])
+            strongest = ", ".join(f"PC {k + 1} {self.r[k, i]:+.2f}" for k in self.strongest(i)) or "never changes"
+            lines.append(f"  {self.features[i]:<{width}} R2 = {value} [{low}, {high}]   {strongest}".rstrip())
+        if self.choices:
+            lines += [
+                "Choices and sides: eta-square, the share of a component's variance between options, where it survives",
+                "given tick and age, corrected for all components and categorical features; in brackets: shifted "
+                "options.",
+            ]
         width = max((len(choice.name) for choice in self.choices), default=0)
         for choice in self.choices:
             certain = choice.surviving[:_COMPONENTS_SHOWN]
             named = [f"PC {i + 1} {choice.value[i]:.2f} ({choice.shifted_mean[i]:.2f})" for i in certain]
             lines.append(f"  {choice.name:<{width}} {', '.join(named) or 'none'}")
-        return lines if self.choices else []
+        conclusions = [line for sentence in self.blindness.sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        return "\n".join([*lines, *conclusions, *self.blindness.table, ""])
 
     def strongest(self, feature: int, count: int = _COMPONENTS_SHOWN) -> list[int]:
         """Return the components with the largest |r| with a feature, largest first; none if it never changes."""
         r = np.abs(self.r[:, feature])
         return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
-
-    def _r2(self, feature: int) -> str:
-        value, low, high = (f"{format_number(number, sign=True):>5}" for number in self.r2[:, feature])
-        return f"{value} [{low}, {high}]"
-
-    def _strongest(self, feature: int) -> str:
-        strongest = ", ".join(f"PC {i + 1} {self.r[i, feature]:+.2f}" for i in self.strongest(feature))
-        return strongest or "never changes"
 
 
 def report_components(

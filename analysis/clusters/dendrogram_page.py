@@ -141,12 +141,19 @@ def page_content(
     own_of = np.append(own, _NO_CLUSTER)[clustering.labels]  # noise, -1, takes the last
     standing = np.stack([tree.standing(density) for density in densities])  # (levels, C)
     lasts = np.searchsorted(densities, tree.leaves[shown], side="right")
-    facts = {
-        "records": len(data),
-        "densities": densities.tolist(),
-        "levels": [_level(tree, density) for density in densities],
-        "clusters": _clusters(tree, clustering.labels, own, data),
-    }
+    levels = []
+    for density in densities:
+        there, sizes = np.unique(tree.cut(density), return_counts=True)
+        kept = there != NOISE
+        level = {"clusters": there[kept].tolist(), "sizes": sizes[kept].tolist(), "noise": int(sizes[~kept].sum())}
+        levels.append(level)
+    name = dict(zip(own.tolist(), range(len(own)), strict=True))
+    clusters = {
+        "parent": tree.parent, "birth": tree.birth, "death": tree.death, "size": tree.size,
+        "persistence": tree.persistence, **block_layout(tree),
+        "run": [name.get(cluster) for cluster in range(len(tree))], "strongest": strongest_features(tree, data),
+    }  # fmt: skip
+    facts = {"records": len(data), "densities": densities.tolist(), "levels": levels, "clusters": plain(clusters)}
     tables = {
         "x": projection.points[shown, 0].astype(np.float32), "y": projection.points[shown, 1].astype(np.float32),
         "home": tree.home[shown], "lasts": lasts, "own": own_of[shown], "standing": standing,
@@ -217,22 +224,6 @@ def _moments(count: int, total: np.ndarray, square: np.ndarray) -> Moments:
     mean = total / count
     variance = np.maximum(square - count * mean**2, 0.0) / max(1, count - 1)
     return Moments(count, mean, variance)
-
-
-def _level(tree: ClusterTree, density: float) -> dict[str, Any]:
-    clusters, sizes = np.unique(tree.cut(density), return_counts=True)
-    kept = clusters != NOISE
-    return {"clusters": clusters[kept].tolist(), "sizes": sizes[kept].tolist(), "noise": int(sizes[~kept].sum())}
-
-
-def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Dataset) -> dict[str, list[Any]]:
-    name = dict(zip(own.tolist(), range(labels.max() + 1), strict=True))
-    columns: dict[str, Any] = {
-        "parent": tree.parent, "birth": tree.birth, "death": tree.death, "size": tree.size,
-        "persistence": tree.persistence, **block_layout(tree),
-        "run": [name.get(cluster) for cluster in range(len(tree))], "strongest": strongest_features(tree, data),
-    }  # fmt: skip
-    return dict(plain(columns))
 
 
 def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in: str, data: Dataset, seed: int) -> str:

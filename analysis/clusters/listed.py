@@ -1,5 +1,6 @@
 """All listed features, the next ticks' behaviour and the state of an analysis' records: the input of its meter."""
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_h
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed, feature_columns
 from analysis.features.over_time import later
-from analysis.lives import Lives, places_among
+from analysis.lives import places_among
 from analysis.statistics.inference import FEWEST_LIVES, Inference
 from analysis.statistics.resampling import resampled_units
 from common.user_error import UserError
@@ -56,7 +57,9 @@ def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, pr
     What they need is read of at most `MOST_RECORDS` records, in whole lives.
     """
     metadata = data.metadata
-    among = _some_lives(data.lives, seed)
+    drawn = np.random.default_rng([seed, 9]).permutation(len(data.lives))
+    before = np.cumsum(data.lives.lengths[drawn]) - data.lives.lengths[drawn]
+    among = np.isin(data.lives.index, drawn[before < MOST_RECORDS])  # records of all lives, or of lives at random
     lives = np.unique(life_keys(places_of(data.records))[among], axis=0).tolist()
     try:
         history = read_history(folder, progress, lives)
@@ -97,15 +100,14 @@ def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
         values, number = np.unique(option, return_counts=True)
         if number.max() <= _ALMOST_ALWAYS * len(place) and (head.size <= _FEW_OPTIONS or head.noop is not None):
             parts[head.name] = (option[:, None] == values).astype(np.float64)
-    ahead = {
-        name: (later(now, lives, AHEAD) - now)[place].astype(np.float64)
-        for name, now in ((name, seen.own(name).astype(np.int64)) for name in ("row", "col", *_BODY) if name in columns)
-    }
+    ahead = {}
+    for name in ("row", "col", *_BODY):
+        if name in columns:
+            now = seen.own(name).astype(np.int64)
+            ahead[name] = (later(now, lives, AHEAD) - now)[place].astype(np.float64)
     changes = {"displacement": ["row", "col"]} | {f"change of {name}": [name] for name in _BODY}
     for name, of in changes.items():
-        moved = np.column_stack(
-            [ahead[column_name] for column_name in of if column_name in ahead] or [np.zeros(len(place))]
-        )
+        moved = np.column_stack([ahead[one] for one in of if one in ahead] or [np.zeros(len(place))])
         if (moved != moved[0]).any():
             parts[name] = moved
     return parts
@@ -129,9 +131,15 @@ def blindness(
     if meter.reason:
         return meter
     state = components.scores(data.activations[kept], components.needed_for((STATE_SHARE,))[STATE_SHARE])
-    of_labels = studied.ndim == 1
-    groups = studied[kept] if of_labels else _groups(studied[kept], settings.seed)
-    columns = (groups[:, None] == np.unique(groups)).astype(np.float64) if of_labels else studied[kept]
+    groups = columns = studied[kept]
+    if studied.ndim == 1:
+        columns = (groups[:, None] == np.unique(groups)).astype(np.float64)
+    else:  # scores are divided by K-means (Lloyd 1982)
+        from sklearn.cluster import KMeans
+
+        number = min(_GROUPS, len(np.unique(columns, axis=0)))
+        model = KMeans(number, n_init=1, random_state=settings.seed)
+        groups = np.asarray(model.fit_predict(columns), np.int64)
     targets = {BEHAVIOUR: listed.behaviour, STATE: {STATE: state}}
     measured = coverage(
         listed.values, columns, groups, {about: parts for about, parts in targets.items() if parts}, unit, settings
@@ -139,33 +147,14 @@ def blindness(
     return replace(meter, measures=measured)
 
 
-def _groups(scores: np.ndarray, seed: int) -> np.ndarray:
-    """Divide scores into at most `_GROUPS` groups by K-means (Lloyd 1982), (b, K) to (b,) int64."""
-    from sklearn.cluster import KMeans
-
-    groups = min(_GROUPS, len(np.unique(scores, axis=0)))
-    return np.asarray(KMeans(groups, n_init=1, random_state=seed).fit_predict(scores), np.int64)
-
-
-def _some_lives(lives: Lives, seed: int) -> np.ndarray:
-    """Mark the records of all lives or, if there are more than `MOST_RECORDS`, of lives at random, (B,) bool."""
-    drawn = np.random.default_rng([seed, 9]).permutation(len(lives))
-    before = np.cumsum(lives.lengths[drawn]) - lives.lengths[drawn]
-    return np.isin(lives.index, drawn[before < MOST_RECORDS])
-
-
 def _computable(records: Records, metadata: DumpMetadata, history: Records) -> tuple[tuple[Feature, ...], np.ndarray]:
     """Compute all listed features, without those for which the dump lacks something."""
     try:
         return EXTENDED_FEATURES, feature_matrix(records, metadata, EXTENDED_FEATURES, history)
     except UserError:
-        there = tuple(feature for feature in EXTENDED_FEATURES if _is_computable(feature, records, metadata, history))
-        return there, feature_matrix(records, metadata, there, history)
-
-
-def _is_computable(feature: Feature, records: Records, metadata: DumpMetadata, history: Records) -> bool:
-    try:
-        feature_matrix(records.take(np.arange(1)), metadata, (feature,), history)
-    except UserError:
-        return False
-    return True
+        there: list[Feature] = []
+        for feature in EXTENDED_FEATURES:
+            with contextlib.suppress(UserError):
+                feature_matrix(records.take(np.arange(1)), metadata, (feature,), history)
+                there.append(feature)
+        return tuple(there), feature_matrix(records, metadata, there, history)

@@ -8,9 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from activation_store.selection import Subsample
-from analysis.clusters.summary import SAME_CLUSTER, Claim, ClusterSummary, FeatureEffect, Method, Residualized, Summary
+from analysis.clusters.summary import SAME_CLUSTER, Claim, ClusterSummary, FeatureEffect, Residualized, Summary
 from analysis.statistics.association import Association
-from analysis.statistics.cluster_validity import Persistence
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
 from analysis.statistics.inference import LEVEL, POWER
 from common.number_text import UNDEFINED, format_number, share_text
@@ -25,7 +24,9 @@ def as_text(summary: Summary) -> str:
     blocks = [verdict, _overview(summary), *map(_cluster, summary.clusters)]
     if summary.residualized:
         blocks.append(_residualized(summary.residualized))
-    blocks += [_explanation(summary), _definitions(summary)]
+    width = max(len(feature["name"]) for feature in summary.features)
+    definitions = (f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)
+    blocks += [_explanation(summary), ["Features", *definitions]]
     return "\n".join("\n".join([*block, ""]) for block in blocks if block)
 
 
@@ -55,6 +56,7 @@ def format_share(value: float) -> str:
 def _overview(summary: Summary) -> list[str]:
     components = ", ".join(f"{count} for {share}" for share, count in summary.components_explaining.items())
     kept, validity = Subsample(summary.subsample, summary.skip_first).in_words(), summary.validity
+    lasting = summary.persistence
     reason = f" ({validity.reason})" if validity.reason else ""
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
@@ -68,7 +70,9 @@ def _overview(summary: Summary) -> list[str]:
         f"Stability: {_agreements(summary)}",
         f"Density-based validity (DBCV, -1 to 1): {format_number(validity.dbcv)}{reason} "
         f"on {validity.records:,} records",
-        f"Persistence: {_persistence(summary.persistence)}",
+        f"Persistence: {format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same "
+        f"cluster, {_short(lasting.lag_ticks)} ticks later; by chance {format_share(lasting.chance_in_life)} within "
+        f"lives, {format_share(lasting.chance_overall)} over the dump",
         *_confounds("Confounds: all clusters", summary.confounds),
         *_choices(summary.choices),
         *(summary.blindness.table if summary.blindness else ()),
@@ -93,16 +97,12 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(format_number(value) for value in values) or UNDEFINED
 
 
-def _persistence(lasting: Persistence) -> str:
-    return (
-        f"{format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same cluster, "
-        f"{_short(lasting.lag_ticks)} ticks later; by chance {format_share(lasting.chance_in_life)} within lives, "
-        f"{format_share(lasting.chance_overall)} over the dump"
-    )
-
-
 def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
-    described = [_confound(confound) for confound in confounds if not confound.reason]
+    described = []
+    for one in (confound for confound in confounds if not confound.reason):
+        test = f", q {format_p(one.q)}" if math.isfinite(one.q) else ""
+        flag = ", FLAGGED" if one.flagged else ""
+        described.append(f"{one.name} {one.share:.0%} (chance {one.chance:.0%}{test}{flag})")
     reason = [f"{confound.name} ({confound.reason})" for confound in confounds if confound.reason]
     lines = [f"{of}, normalised mutual information with {', '.join(described)}"] if described else []
     return [*lines, f"  n/a: {', '.join(reason)}"] if reason else lines
@@ -112,21 +112,13 @@ def _choices(choices: Sequence[Association]) -> list[str]:
     tested = sorted((choice for choice in choices if math.isfinite(choice.p)), key=lambda choice: -choice.v)
     width = max((len(choice.name) for choice in tested), default=0)
     heading = "Choices and sides with all clusters: Cramer's V, and chi-square against shifted labels"
-    return [heading, *(f"  {_choice(choice, width)}" for choice in tested)] if tested else []
-
-
-def _choice(choice: Association, width: int) -> str:
-    return (
-        f"{choice.name:<{width}} V {choice.v:.2f}  chi-square {choice.chi_square:,.0f}, shifted "
+    lines = [
+        f"  {choice.name:<{width}} V {choice.v:.2f}  chi-square {choice.chi_square:,.0f}, shifted "
         f"{choice.shifted_mean:,.0f} (largest {choice.shifted_largest:,.0f}), q {format_p(choice.q)}, "
         f"given tick and age {format_p(choice.q_given_time)}"
-    )
-
-
-def _confound(confound: Confound) -> str:
-    test = f", q {format_p(confound.q)}" if math.isfinite(confound.q) else ""
-    flag = ", FLAGGED" if confound.flagged else ""
-    return f"{confound.name} {confound.share:.0%} (chance {confound.chance:.0%}{test}{flag})"
+        for choice in tested
+    ]
+    return [heading, *lines] if tested else []
 
 
 def _cluster(cluster: ClusterSummary) -> list[str]:
@@ -146,34 +138,26 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
 
 
 def _effect(effect: FeatureEffect, width: int) -> str:
+    q = f"q {format_p(effect.q_given_time)}"
+    turned = ", in the other direction" * (effect.q_given_time <= LEVEL)
+    outcome = f"survives, but not given tick and age ({q}{turned})"
+    if not effect.survives:
+        outcome = effect.untested or "does not survive"
+    elif effect.survives_given_time:
+        outcome = f"survives, also given tick and age ({q})"
+    ending = f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {outcome}"
     if effect.choice:
-        return _option(effect)
+        difference = f"{100 * (effect.mean - effect.complement_mean):+.0f}"
+        interval = f" [{100 * effect.difference_low:+.0f}, {100 * effect.difference_high:+.0f}]"
+        known = interval if math.isfinite(effect.difference_low) else ""
+        return f"{effect.in_words}: {difference} points from the rest{known}, q {format_p(effect.q)}; {ending}"
     d = format_number(effect.d_complement, sign=True)
     interval = format_interval(effect.d_complement_low, effect.d_complement_high)
     return (
         f"{effect.name:<{width}} d {d:>6} {interval:<16} q {format_p(effect.q):<6} mean {effect.mean:.2f}, elsewhere "
         f"{format_number(effect.complement_mean)}; against windows {format_number(effect.d_baseline, sign=True)}; "
-        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {_survival(effect)}"
+        f"{ending}"
     )
-
-
-def _option(effect: FeatureEffect) -> str:
-    difference = f"{100 * (effect.mean - effect.complement_mean):+.0f}"
-    interval = f" [{100 * effect.difference_low:+.0f}, {100 * effect.difference_high:+.0f}]"
-    known = interval if math.isfinite(effect.difference_low) else ""
-    return (
-        f"{effect.in_words}: {difference} points from the rest{known}, q {format_p(effect.q)}; "
-        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {_survival(effect)}"
-    )
-
-
-def _survival(effect: FeatureEffect) -> str:
-    if not effect.survives:
-        return effect.untested or "does not survive"
-    q = f"q {format_p(effect.q_given_time)}"
-    if effect.survives_given_time:
-        return f"survives, also given tick and age ({q})"
-    return f"survives, but not given tick and age ({q}{', in the other direction' * (effect.q_given_time <= LEVEL)})"
 
 
 def _residualized(again: Residualized) -> list[str]:
@@ -206,6 +190,10 @@ def _claim(claim: Claim) -> str:
 def _explanation(summary: Summary) -> list[str]:
     method = summary.method
     resampled = "whole episodes" if method.unit == "episode" else "lives"
+    both_shifts = (
+        "The p-value is the larger of two: lives shifted independently, and all lives of an episode shifted together, "
+        "which preserves what happened in their world. "
+    )
     paragraphs = (
         "d is Cohen's d, a difference of means over the pooled standard deviation of records: against all records "
         "outside the cluster, and against random windows of lives with as many records.",
@@ -213,9 +201,10 @@ def _explanation(summary: Summary) -> list[str]:
         f"({method.units:,}).",
         f"q is the p-value of a test by {method.permutations:,} circular shifts of labels within lives, corrected for "
         "all clusters and features (false discovery rate). It asks whether a feature changes as an agent enters and "
-        f"leaves the cluster. {_both_shifts(method)}A difference survives if q is at most {method.level:g}, the "
-        "interval excludes 0, and both have the same sign. It survives given tick and age if the same test still "
-        "finds it once the trends over the episode's ticks and over the life's age are removed from the feature.",
+        f"leaves the cluster. {both_shifts * method.episodes_shifted}A difference survives if q is at most "
+        f"{method.level:g}, the interval excludes 0, and both have the same sign. It survives given tick and age if "
+        "the same test still finds it once the trends over the episode's ticks and over the life's age are removed "
+        "from the feature.",
         "Choices and sides are categorical features, such as the direction of a move. Cramer's V is 0 where they say "
         "nothing about the cluster and 1 where they determine it, less what shifted labels give. An option is shown as "
         "its share of the cluster's records, the share in all records, and the difference from the rest in percentage "
@@ -227,22 +216,8 @@ def _explanation(summary: Summary) -> list[str]:
     return ["How to read this", *(line for text in paragraphs for line in _wrapped(text))]
 
 
-def _both_shifts(method: Method) -> str:
-    if not method.episodes_shifted:
-        return ""
-    return (
-        "The p-value is the larger of two: lives shifted independently, and all lives of an episode shifted together, "
-        "which preserves what happened in their world. "
-    )
-
-
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
-
-
-def _definitions(summary: Summary) -> list[str]:
-    width = max(len(feature["name"]) for feature in summary.features)
-    return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
 
 
 def cluster_table(summary: Summary) -> Table:

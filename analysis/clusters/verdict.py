@@ -50,18 +50,18 @@ def _strongest(surviving: Sequence[tuple[FeatureEffect, Feature]]) -> str:
     )
     if not strongest:
         return f"small differences only (|d| below {SMALL})"
-    return ", ".join(_difference(*pair) for pair in strongest[:_NAMED])
-
-
-def _difference(effect: FeatureEffect, feature: Feature) -> str:
-    if effect.choice:
-        return effect.in_words
-    higher = effect.mean > effect.complement_mean
-    if feature.unit == YES_OR_NO:
-        how = "more often" if higher else "less often"
-        return f"{effect.name} {how} ({effect.mean:.0%} against {effect.complement_mean:.0%})"
-    how = "higher" if higher else "lower"
-    return f"{effect.name} {how} ({_figures(effect.mean)} against {_figures(effect.complement_mean)})"
+    parts = []
+    for effect, feature in strongest[:_NAMED]:
+        own, rest = effect.mean, effect.complement_mean
+        if effect.choice:
+            parts.append(effect.in_words)
+        elif feature.unit == YES_OR_NO:
+            how = "more often" if own > rest else "less often"
+            parts.append(f"{effect.name} {how} ({own:.0%} against {rest:.0%})")
+        else:
+            how = "higher" if own > rest else "lower"
+            parts.append(f"{effect.name} {how} ({_figures(own)} against {_figures(rest)})")
+    return ", ".join(parts)
 
 
 def _figures(value: float) -> str:
@@ -150,7 +150,8 @@ def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float], Se
     if not known:
         return ""
     numbers = ", ".join(
-        f"{name} {statistics.fmean(values):.2f} ({_range(values)}{_gaussian(floor)})".strip()
+        f"{name} {statistics.fmean(values):.2f} "
+        f"({_range(values)}{f'; a Gaussian {_range(floor)}' if floor else ''})".strip()
         for name, values, floor in known
     )
     lowest = min(statistics.fmean(values) for _, values, _ in known)
@@ -160,10 +161,6 @@ def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float], Se
     elif word != UNSTABLE and not all(exceeds(values, floor) for _, values, floor in known):
         word = "NOT BEYOND A GAUSSIAN of the same covariance and autocorrelation"
     return f"{of.capitalize()} stability: {word} ({how}: adjusted Rand index {numbers})"
-
-
-def _gaussian(floor: Sequence[float]) -> str:
-    return f"; a Gaussian {_range(floor)}" if floor else ""
 
 
 def _range(values: Sequence[float]) -> str:

@@ -31,7 +31,7 @@ from analysis.codes.partitions import (
 )
 from analysis.lives import Lives
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
-from analysis.recorded.sequences import Parts, SequenceBatch, lives
+from analysis.recorded.sequences import Parts, lives
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
@@ -146,7 +146,10 @@ def replay(
     code: list[list[np.ndarray]] = [[] for _ in hidden]
     life, before = [], 0
     for batch in lives(dump, batch=_TOGETHER, parts=parts, progress=progress):
-        kept = _kept(batch, subsample)
+        starts = np.cumsum(batch.lengths) - batch.lengths
+        first_kept = subsample.first_kept(life_keys(places_of(batch.records))[starts])
+        rank = np.arange(len(batch.records)) - np.repeat(starts, batch.lengths)
+        kept = subsample.keep(rank, np.repeat(first_kept, batch.lengths))  # which records are compared, (B,) bool
         life.append(before + np.repeat(np.arange(len(batch)), batch.lengths)[kept])
         before += len(batch)
         hidden[0].append(batch.records.activations[layer][kept])
@@ -168,14 +171,6 @@ def replay(
     index = np.unique(np.concatenate(life), return_inverse=True)[1]
     states = np.bincount(index)
     return seen_by_network, Lives(index, np.arange(len(index)), np.cumsum(states) - states, states)
-
-
-def _kept(batch: SequenceBatch, subsample: Subsample) -> np.ndarray:
-    """Say which records of whole lives are compared, (B,) bool."""
-    starts = np.cumsum(batch.lengths) - batch.lengths
-    keys = life_keys(places_of(batch.records))[starts]
-    rank = np.arange(len(batch.records)) - np.repeat(starts, batch.lengths)
-    return subsample.keep(rank, np.repeat(subsample.first_kept(keys), batch.lengths))
 
 
 CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
@@ -244,13 +239,21 @@ def agreement_of(
     pairs = []
     with step("fitting and comparing codes"):
         for kind, group in groups.items():
-            labels = _divided(group, lives, seed)
+            ways = {  # each network's labels of the states, (N,) int64, by way of dividing them
+                CODES: [network.code for network in group],
+                FITTED: [codebook(network.codes)(network.hidden, lives, seed)(network.hidden) for network in group],
+                K_MEANS: [k_means(network.hidden, network.codes, seed)(network.hidden) for network in group],
+            }
             if kind == GAUSSIAN:
-                del labels[CODES]
-            for way, divided in labels.items():
-                for one, other in combinations(range(len(group)), 2):
-                    names = group[one].name, group[other].name
-                    pairs.append(_pair(way, kind, names, divided[one], divided[other], resampled))
+                del ways[CODES]
+            for way, divided in ways.items():
+                for (one, label), (other, label_of_other) in combinations(zip(group, divided, strict=True), 2):
+                    in_use = perplexity(label, np.ones(len(label))), perplexity(label_of_other, np.ones(len(label)))
+                    estimates = (
+                        resampled.estimate(partial(measure, label, label_of_other))
+                        for measure in (weighted_adjusted_rand, normalised_information)
+                    )
+                    pairs.append(Pair(way, kind, one.name, other.name, in_use, *estimates))
     return pairs, lives
 
 
@@ -267,23 +270,3 @@ def _gaussians(group: Sequence[Seen], lives: Lives, seed: int) -> list[Seen]:
     ends = np.cumsum([seen.hidden.shape[1] for seen in group])
     parts = np.split(drawn, ends[:-1], axis=1)
     return [replace(seen, hidden=part) for seen, part in zip(group, parts, strict=True)]
-
-
-def _divided(group: Sequence[Seen], lives: Lives, seed: int) -> dict[str, list[np.ndarray]]:
-    """Return each network's labels of the states, (N,) int64, by way of dividing them."""
-    return {
-        CODES: [network.code for network in group],
-        FITTED: [codebook(network.codes)(network.hidden, lives, seed)(network.hidden) for network in group],
-        K_MEANS: [k_means(network.hidden, network.codes, seed)(network.hidden) for network in group],
-    }
-
-
-def _pair(
-    way: str, networks: str, names: tuple[str, str], label: np.ndarray, other: np.ndarray, resampled: LifeResamples
-) -> Pair:
-    every = np.ones(len(label))
-    return Pair(
-        way, networks, *names, (perplexity(label, every), perplexity(other, every)),
-        resampled.estimate(partial(weighted_adjusted_rand, label, other)),
-        resampled.estimate(partial(normalised_information, label, other)),
-    )  # fmt: skip

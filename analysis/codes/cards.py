@@ -13,7 +13,7 @@ from activation_store.lives import places_of
 from analysis.codes.content import CodedDump
 from analysis.features.choices import DIRECTIONS, STYLES
 from analysis.figures.style import VALUE_MAP, new_figure, style, title
-from analysis.life.endings import endings
+from analysis.life.events import endings
 from analysis.life.phases.transitions import Dwelling, Transitions, dwelling, transitions
 from analysis.life.phases.visits import VISITS_A_SPAN, LabelSequences, label_sequences, visits
 from analysis.position import positions
@@ -81,9 +81,12 @@ def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple
     stays = visits(sequences)
     lasting = dwelling(sequences, stays, bootstrap)
     following = transitions(sequences, stays, permutations, bootstrap.seed)
-    shared = _Shares(coded, bootstrap)
-    acts = {name: shared.differences(did) for name, did in _acts(coded).items()}
-    places_apart = shared.differences(_from_the_middle(coded))
+    weights = _weights(coded, bootstrap)
+    acts = {name: _differences(coded, did, weights, bootstrap) for name, did in _acts(coded).items()}
+    row, col = (coordinate.astype(np.float64) for coordinate in positions(coded.records))
+    # The larger of the distances in rows and columns from the middle of what agents visited, in tiles, (B,).
+    far = np.maximum(np.abs(row - (row.min() + row.max()) / 2), np.abs(col - (col.min() + col.max()) / 2))
+    places_apart = _differences(coded, far, weights, bootstrap)
     dead = list(endings(coded.seen))
     return tuple(_card(coded, label, sequences, lasting, following, acts, places_apart, dead) for label in coded.labels)
 
@@ -95,12 +98,14 @@ def _card(
 ) -> Card:  # fmt: skip
     summary = coded.run.summary
     cluster = next(entry for entry in summary["clusters"] if entry["label"] == label)
+    survivors = [effect for effect in cluster["effects"] if effect["survives_given_time"]]
+    survivors.sort(key=lambda effect: -abs(effect["d_complement"]))
     state = int(np.flatnonzero(sequences.labels == label)[0])
     causes = Counter(cause.partition(" by agent")[0] for record, cause in dead if coded.label[record] == label)
     return Card(
         label=label, number=summary["codes"]["numbers"][label], name=coded.names.get(label, ""),
         share=float((coded.label == label).mean()), lives=len(np.unique(coded.lives.index[coded.label == label])),
-        about=cluster["description"], apart=tuple(_apart(effect) for effect in _survivors(cluster)),
+        about=cluster["description"], apart=tuple(_apart(effect) for effect in survivors),
         marks=tuple(confound["name"] for confound in cluster["confounds"] if confound["flagged"]),
         dwell={name: getattr(lasting, name)[state].item() for name in ("mean", "low", "high", "chance", "visits")},
         acts=tuple(Difference(name, *values[label]) for name, values in acts.items()),
@@ -108,11 +113,6 @@ def _card(
         death_share=sum(causes.values()) / len(dead) if dead else float("nan"), causes=tuple(causes.most_common()),
         place=Difference("tiles from the middle of the map", *places_apart[label]),
     )  # fmt: skip
-
-
-def _survivors(cluster: dict) -> list[dict]:
-    survivors = [effect for effect in cluster["effects"] if effect["survives_given_time"]]
-    return sorted(survivors, key=lambda effect: -abs(effect["d_complement"]))
 
 
 def _apart(effect: dict) -> str:
@@ -148,46 +148,39 @@ def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
     return acts
 
 
-def _from_the_middle(coded: CodedDump) -> np.ndarray:
-    """The larger of the distances in rows and columns from the middle of what agents visited, in tiles, (B,)."""
-    row, col = (coordinate.astype(np.float64) for coordinate in positions(coded.records))
-    return np.maximum(np.abs(row - (row.min() + row.max()) / 2), np.abs(col - (col.min() + col.max()) / 2))
+def _weights(coded: CodedDump, bootstrap: Bootstrap) -> np.ndarray:
+    """Return how often each life is drawn when episodes are resampled, then lives in them, (R, L)."""
+    lives = coded.lives
+    episode = coded.records.episode[lives.order[lives.starts]]
+    by_episode = [(int(number), tuple(np.flatnonzero(episode == number).tolist())) for number in np.unique(episode)]
+    drawn = bootstrap.draw(tuple(by_episode)).episodes  # (R, L), lives in the order of `by_episode`
+    weights = np.empty_like(drawn)
+    weights[:, np.concatenate([np.array(own) for _, own in by_episode])] = drawn
+    return weights
 
 
-class _Shares:
-    """Means inside and outside of each code, with intervals from resampling episodes, then lives."""
+def _differences(
+    coded: CodedDump, values: np.ndarray, weights: np.ndarray, bootstrap: Bootstrap
+) -> dict[int, tuple[float, ...]]:
+    """Return for each code: mean inside, elsewhere, and both ends of the difference's interval."""
+    lives, every = coded.lives, np.ones(len(values))
 
-    def __init__(self, coded: CodedDump, bootstrap: Bootstrap):
-        records, lives = coded.records, coded.lives
-        self.bootstrap, self.labels = bootstrap, coded.labels
-        self.life, self.count = lives.index, len(lives)
-        self.inside = {label: coded.label == label for label in coded.labels}
-        episode = records.episode[lives.order[lives.starts]]
-        by_episode = [(int(number), tuple(np.flatnonzero(episode == number).tolist())) for number in np.unique(episode)]
-        place = np.concatenate([np.array(own) for _, own in by_episode])
-        drawn = bootstrap.draw(tuple(by_episode)).episodes  # (R, L), lives in the order of `place`
-        self.weights = np.empty_like(drawn)
-        self.weights[:, place] = drawn
+    def sums(of: np.ndarray) -> np.ndarray:
+        return np.bincount(lives.index, weights=of, minlength=len(lives))
 
-    def differences(self, values: np.ndarray) -> dict[int, tuple[float, ...]]:
-        """Return for each code: mean inside, elsewhere, and both ends of the difference's interval."""
-        total, records = self._sums(values, None), self._sums(np.ones(len(values)), None)
-        by_label: dict[int, tuple[float, ...]] = {}
-        for label, inside in self.inside.items():
-            own, count = self._sums(values, inside), self._sums(np.ones(len(values)), inside)
-            mean, rest = own.sum() / count.sum(), (total - own).sum() / max((records - count).sum(), 1)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                resampled = (self.weights @ own) / (self.weights @ count) - (self.weights @ (total - own)) / (
-                    self.weights @ (records - count)
-                )
-            known = resampled[np.isfinite(resampled)]
-            low, high = self.bootstrap.interval(known) if self.count > 1 and len(known) else (np.nan, np.nan)
-            by_label[label] = (float(mean), float(rest), float(low), float(high))
-        return by_label
-
-    def _sums(self, values: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
-        weights = values if inside is None else np.where(inside, values, 0)
-        return np.bincount(self.life, weights=weights, minlength=self.count)
+    total, records = sums(values), sums(every)
+    by_label: dict[int, tuple[float, ...]] = {}
+    for label in coded.labels:
+        inside = coded.label == label
+        own, count = sums(np.where(inside, values, 0)), sums(np.where(inside, every, 0))
+        mean, rest = own.sum() / count.sum(), (total - own).sum() / max((records - count).sum(), 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            elsewhere = (weights @ (total - own)) / (weights @ (records - count))
+            resampled = (weights @ own) / (weights @ count) - elsewhere
+        known = resampled[np.isfinite(resampled)]
+        low, high = bootstrap.interval(known) if len(lives) > 1 and len(known) else (np.nan, np.nan)
+        by_label[label] = (float(mean), float(rest), float(low), float(high))
+    return by_label
 
 
 _LARGE = 0.05
@@ -209,6 +202,10 @@ def _card_text(card: Card, names: dict[int, str]) -> str:
     heading = f"## Code {called(card.label, names)}"
     dwell = card.dwell
     number = "" if card.number == card.label else f" (number {card.number} of the codebook)"
+    deaths = "no agent died"
+    if not math.isnan(card.death_share):
+        causes = ", ".join(f"{cause} {count}" for cause, count in card.causes[:4])
+        deaths = f"{card.deaths:,}, {share_text(card.death_share)} of all" + (f" ({causes})" if causes else "")
     lines = [
         f"label: {card.name or f'______________________ (write it in {NAMES_FILE})'}",
         f"share: {share_text(card.share)} of all ticks, in {card.lives:,} lives{number}",
@@ -219,7 +216,7 @@ def _card_text(card: Card, names: dict[int, str]) -> str:
         *([f"mainly marks: {', '.join(card.marks)}"] if card.marks else []),
         f"actions: {_acts_text(card.acts)}",
         f"then: {_followers_text(card, names)}",
-        f"deaths: {_deaths(card)}",
+        f"deaths: {deaths}",
         f"where: {card.place.inside:.0f} {card.place.name}, elsewhere {card.place.elsewhere:.0f}"
         f"{_between(card.place.low, card.place.high, 'difference ')}",
     ]
@@ -239,23 +236,12 @@ def _acts_text(acts: Sequence[Difference]) -> str:
 
 
 def _followers_text(card: Card, names: dict[int, str]) -> str:
-    followers = [
-        f"{called(follower['label'], names)} {follower['share']:.0%} (chance {_percent(follower['chance'])}"
-        + (f", q {follower['q']:.3f})" if math.isfinite(follower["q"]) else ")")
-        for follower in card.followers
-    ]
-    return ", ".join(followers) or "it is never left"
-
-
-def _percent(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.0%}"
-
-
-def _deaths(card: Card) -> str:
-    if math.isnan(card.death_share):
-        return "no agent died"
-    causes = ", ".join(f"{cause} {count}" for cause, count in card.causes[:4])
-    return f"{card.deaths:,}, {share_text(card.death_share)} of all" + (f" ({causes})" if causes else "")
+    parts = []
+    for follower in card.followers:
+        chance = "n/a" if math.isnan(follower["chance"]) else f"{follower['chance']:.0%}"
+        q = f", q {follower['q']:.3f}" if math.isfinite(follower["q"]) else ""
+        parts.append(f"{called(follower['label'], names)} {follower['share']:.0%} (chance {chance}{q})")
+    return ", ".join(parts) or "it is never left"
 
 
 def _ticks(value: float) -> str:

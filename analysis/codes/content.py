@@ -10,7 +10,7 @@ from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE, 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.features.observed import Observed, own_truth_columns
-from analysis.life.endings import DONE, KILLS
+from analysis.life.events import DONE, KILLS
 from analysis.lives import Lives, lives_of
 from analysis.position import POSITION_COLUMNS
 from analysis.runs.codebook_rule import CodebookRule, read_codebook, read_names

@@ -1,6 +1,7 @@
 """Films of codes: what single agents saw in stretches of lives in one code, and all codes side by side in a grid."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -17,9 +18,9 @@ from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.surroundings import NPC_TYPES
 from analysis.lives import places_among
 from analysis.materials import PALETTE
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.film import write_film
 from analysis.replays.frames import ATTACK, DIM, EDGE, GROUND, RING, TEXT, VITALS, font, paste_sprite, shortened
+from analysis.replays.replay import NPC_COLOURS, NPC_SHAPES
 from analysis.runs.codebook_rule import called
 from common.progress_view import Step
 from common.user_error import UserError
@@ -53,8 +54,14 @@ def draw_frame(seen: Observed, record: int, title: str, policy: str, colour: str
     draw.rectangle((0, 0, SIZE, 17), fill=GROUND)
     draw.rectangle((0, 18 + _VIEW, SIZE, SIZE), fill=GROUND)
     _draw_line(draw, 9, 12, title, f"tick {seen.records.tick[record]}")
+    y, width = 18 + _VIEW + 8, SIZE // len(VITALS)
     for place, (vital, bar) in enumerate(VITALS.items()):
-        _draw_vital(draw, place, vital, int(seen.own(vital)[record]), bar)
+        x, value = place * width, int(seen.own(vital)[record])
+        draw.text((x + 6, y), vital, fill=DIM, font=font(10), anchor="lm")
+        start, end = x + 40, x + width - 4
+        draw.rectangle((start, y - 3, end, y + 3), fill="#2a3038")
+        if value > 0:
+            draw.rectangle((start, y - 3, start + (end - start) * min(value, _FULL) / _FULL, y + 3), fill=bar)
     _draw_line(
         draw, SIZE - 7, 10, policy, f"agent {seen.records.agent_id[record]}, episode {seen.records.episode[record]}"
     )
@@ -108,16 +115,6 @@ def _draw_own(image: Image.Image, draw: ImageDraw.ImageDraw, move: int, colour: 
     draw.polygon(corners, fill=RING)
 
 
-def _draw_vital(draw: ImageDraw.ImageDraw, place: int, vital: str, value: int, colour: str) -> None:
-    y, width = 18 + _VIEW + 8, SIZE // len(VITALS)
-    x = place * width
-    draw.text((x + 6, y), vital, fill=DIM, font=font(10), anchor="lm")
-    start, end = x + 40, x + width - 4
-    draw.rectangle((start, y - 3, end, y + 3), fill="#2a3038")
-    if value > 0:
-        draw.rectangle((start, y - 3, start + (end - start) * min(value, _FULL) / _FULL, y + 3), fill=colour)
-
-
 SHORTEST, LONGEST = 5, 20
 """Ticks of a stretch; of a longer one the first are shown."""
 FRAMES, BLACK = 480, 4
@@ -148,7 +145,11 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[np
     stretches: dict[int, list[np.ndarray]] = {}
     for code in coded.labels:
         own = random.permutation(np.flatnonzero((label[begins] == code) & (lengths >= SHORTEST)))
-        turn = _turns(life[begins[own]])
+        before: Counter[int] = Counter()
+        turn = []  # how often each stretch's life has come before
+        for whose in life[begins[own]].tolist():
+            turn.append(before[whose])
+            before[whose] += 1
         own = own[np.argsort(turn, kind="stable")]  # a second stretch of a life only after one of each life
         stretches[code], frames = [], 0
         for visit in own.tolist():
@@ -166,15 +167,6 @@ def best_lives(coded: CodedDump) -> np.ndarray:
     lives, reward = coded.lives, coded.records.reward
     score = np.bincount(lives.index, weights=reward) if np.isfinite(reward).all() else lives.lengths
     return np.argsort(-score, kind="stable")[: max(1, round(BEST_SHARE * len(lives)))]
-
-
-def _turns(life: np.ndarray) -> np.ndarray:
-    """Count how often each life has come before, (n,)."""
-    turns, seen = np.zeros(len(life), np.int64), dict[int, int]()
-    for place, code in enumerate(life.tolist()):
-        turns[place] = seen.get(code, 0)
-        seen[code] = turns[place] + 1
-    return turns
 
 
 FPS = 8
@@ -231,7 +223,9 @@ def write_films(
             continue
         frame = partial(draw_frame, seen, title=title, policy=coded.metadata.policy, colour=cluster_colour(label))
         with step(f"filming {title}"):
-            films[label] = np.stack(list(_frames(frame, own)))
+            black = [np.zeros((SIZE, SIZE, 3), np.uint8)] * BLACK  # between stretches
+            pictures = [picture for records in own for picture in (*black, *map(frame, records.tolist()))]
+            films[label] = np.stack(pictures[BLACK:])
             for form in formats:
                 write_film(folder / f"code-{label}.{form}", films[label], (SIZE, SIZE), FPS)
         yield f"{title}: {len(own)} stretches, {folder / f'code-{label}'}.{' and .'.join(formats)}"
@@ -243,14 +237,6 @@ def write_films(
             size = (columns * SIZE // shrunk, rows * SIZE // shrunk)
             write_film(folder / f"all.{form}", _grid(list(shown.values()), columns, shrunk), size, FPS)
     yield f"all codes: {folder / 'all'}.{' and .'.join(formats)}"
-
-
-def _frames(frame: Callable[[int], np.ndarray], stretches: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the frames of a code's film: its stretches, with black frames between them."""
-    for number, records in enumerate(stretches):
-        if number:
-            yield from [np.zeros((SIZE, SIZE, 3), np.uint8)] * BLACK
-        yield from map(frame, records.tolist())
 
 
 def _grid(films: Sequence[np.ndarray], columns: int, shrunk: int) -> Iterator[np.ndarray]:

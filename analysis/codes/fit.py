@@ -45,7 +45,9 @@ def fit_codebook(
     """
     random = np.random.default_rng([seed, 11])
     centre = activations.mean(axis=0, dtype=np.float64).astype(np.float32)
-    scale = _scale(activations)
+    # The mean squared distance of two records becomes `MEAN_SQUARED_DISTANCE`.
+    variance = float(activations.var(axis=0, dtype=np.float64).sum())
+    scale = float(np.sqrt(2 * variance / MEAN_SQUARED_DISTANCE))
     scaled = torch.from_numpy((activations - centre) / scale)  # (B, U)
     spaced = _Spacing(lives, tick)
     with torch.random.fork_rng():
@@ -77,7 +79,10 @@ def fit_codebook(
         if step in anew:
             _place_codes(module, optimizer, scaled, random)
         elif step % _RESTART_EVERY == _RESTART_EVERY - 1 and step < _LAST_RESTART * steps:
-            _restart(module, optimizer, scaled, random, generator)
+            with torch.no_grad():
+                moved = restart_dead_codes(module.codebook, module.plane(_counted(scaled, random)), generator)
+                for name in ("exp_avg", "exp_avg_sq"):
+                    optimizer.state[module.codebook][name][moved] = 0
         progress((step + 1) / steps)
     last = np.mean(history[-max(1, steps // 10) :], axis=0)
     return _codebook(module, scaled, centre, scale, float(last[0]), float(last[1]))
@@ -99,22 +104,6 @@ class _Spacing:
             even = drawn
         _, first = np.unique(self.lives.index[even] * (self.window.max() + 1) + self.window[even], return_index=True)
         return np.asarray(random.permutation(even[first])[:most])
-
-
-def _scale(activations: np.ndarray) -> float:
-    """The number to divide by so that the mean squared distance of two records is `MEAN_SQUARED_DISTANCE`."""
-    variance = float(activations.var(axis=0, dtype=np.float64).sum())
-    return float(np.sqrt(2 * variance / MEAN_SQUARED_DISTANCE))
-
-
-@torch.no_grad()
-def _restart(
-    module: SemanticModule, optimizer: torch.optim.Optimizer, states: torch.Tensor, random: np.random.Generator,
-    generator: torch.Generator,
-) -> None:  # fmt: skip
-    moved = restart_dead_codes(module.codebook, module.plane(_counted(states, random)), generator)
-    for name in ("exp_avg", "exp_avg_sq"):
-        optimizer.state[module.codebook][name][moved] = 0
 
 
 @torch.no_grad()

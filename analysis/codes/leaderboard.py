@@ -9,7 +9,7 @@ import numpy as np
 from activation_store.directions import Direction, Source, direction_from
 from activation_store.layers import SEMANTIC_CODE, UNTRAINED
 from activation_store.lives import number_lives, places_of
-from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.reader import read_dump, read_metadata
 from activation_store.recording import check_recorded
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
@@ -188,24 +188,18 @@ def _sample(
     if "Attack.Target" in heads:
         act = 2 * act + seen.chose("Attack.Target")
     row, col = (_bins(coordinate, _PLACE_BINS) for coordinate in positions(records))
+    wanted = places_of(records)
     with step("reading every tick of the lives drawn") as report:
-        paths = _paths(run, records, hidden, report)
+        every = read_dump(
+            run.dump, lives=number_lives(wanted)[0].tolist(), layers=[hidden], columns=[], progress=report,
+            leave_out=["tile", "entity", "inventory", "tables", "reward", "value", "log_probability"],
+        )  # fmt: skip
+        paths = trajectories(every.activations[hidden], lives_of(every))[places_among(wanted, places_of(every))]
     goal = _from_zero(GOAL.compute(seen))
     return BoardSample(
         records, lives_of(records), paths, act, move, goal if goal.any() else None, _bins(records.tick, _TICK_BINS),
         _PLACE_BINS * row + col,
     )  # fmt: skip
-
-
-def _paths(run: FinishedRun, records: Records, hidden: str, report: Progress) -> np.ndarray:
-    """Return the trajectories of a layer that lead to records, (N, 4 U)."""
-    wanted = places_of(records)
-    every = read_dump(
-        run.dump, lives=number_lives(wanted)[0].tolist(), layers=[hidden], columns=[], progress=report,
-        leave_out=["tile", "entity", "inventory", "tables", "reward", "value", "log_probability"],
-    )  # fmt: skip
-    paths = trajectories(every.activations[hidden], lives_of(every))
-    return paths[places_among(wanted, places_of(every))]
 
 
 def _bins(values: np.ndarray, bins: int) -> np.ndarray:

@@ -42,7 +42,7 @@ def partitions(groups: int) -> tuple[Partition, ...]:
     features = _FEATURES_A_CODE * groups
     return (
         Partition("UMAP and HDBSCAN", "hdbscan", _umap_hdbscan),
-        Partition("k-means on the state", "kmeans", partial(_k_means, groups=groups)),
+        Partition("k-means on the state", "kmeans", lambda states, _, seed: k_means(states, groups, seed)),
         Partition("behaviours (trajectories, Ward)", "behaviours", partial(_behaviours, groups=groups), True),
         Partition("strongest sparse feature", "sparse", partial(_strongest_feature, features=features)),
         Partition("strongest component (ICA)", "components", partial(_strongest_component, components=features // 2)),
@@ -51,7 +51,12 @@ def partitions(groups: int) -> tuple[Partition, ...]:
 
 def codebook(groups: int) -> Fit:
     """Return the fit of a semantic codebook, smaller than that of `semantic_clusters.py fit`."""
-    return partial(_codebook, groups=groups)
+
+    def fit(states: np.ndarray, lives: Lives, seed: int) -> Labeller:
+        ticks = TICKS_APART * _place_in_life(lives)  # records kept are far apart
+        return fit_codebook(states, lives, ticks, seed, codes=groups, steps=_STEPS, states=_STATES)[0].labels_of
+
+    return fit
 
 
 def k_means(states: np.ndarray, groups: int, seed: int) -> Labeller:
@@ -77,11 +82,6 @@ def trajectories(states: np.ndarray, lives: Lives) -> np.ndarray:
     return np.concatenate([z, *(z - z[index] for index in earlier)], axis=1).astype(np.float32)
 
 
-def _codebook(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Labeller:
-    ticks = TICKS_APART * _place_in_life(lives)  # records kept are far apart
-    return fit_codebook(states, lives, ticks, seed, codes=groups, steps=_STEPS, states=_STATES)[0].labels_of
-
-
 def _place_in_life(lives: Lives) -> np.ndarray:
     """Return how many records of its life are before each record, (B,) int64."""
     place = np.empty(len(lives.order), np.int64)
@@ -98,10 +98,6 @@ def _umap_hdbscan(states: np.ndarray, lives: Lives, seed: int) -> Labeller:
         return label if activations is states else rule.labels_of(activations)
 
     return labels_of
-
-
-def _k_means(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Labeller:
-    return k_means(states, groups, seed)
 
 
 def _behaviours(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Labeller:

@@ -95,14 +95,18 @@ def kept_by(
         states (Venna and Kaski 2001), 0.5 by chance; and `neighbours`, the share of a state's 15 nearest states that
         are among its 15 nearest in the plane; with the ends of their 95% intervals over lives, `_low` and `_high`.
     """
-    rank, count = _ranks(states), np.bincount(life)
+    rank, count, number, k = _ranks(states), np.bincount(life), len(states), NEIGHBOURS
     weights = draws_of(len(count), resamples, seed)
     kept = []
     for name, plane in planes.items():
         near = _ranks(plane)
         row: dict[str, Any] = {"name": name}
-        for measure, of in (("trustworthiness", _trustworthiness), ("neighbours", _shared)):
-            score = of(rank, near)
+        excess = np.where((near <= k) & (near > 0), np.maximum(rank - k, 0), 0).sum(axis=1)
+        scores = {  # of each state, whose mean is that of the plane, (N,)
+            "trustworthiness": 1 - excess * 2 / (k * (2 * number - 3 * k - 1)),
+            "neighbours": (((rank <= k) & (near <= k)).sum(axis=1) - 1) / k,
+        }
+        for measure, score in scores.items():
             total = np.bincount(life, weights=score)
             resampled = (weights @ total) / np.maximum(weights @ count, 1)
             low, high = np.quantile(resampled, [0.025, 0.975]) if len(count) > 1 else (np.nan, np.nan)
@@ -121,18 +125,6 @@ def _ranks(points: np.ndarray) -> np.ndarray:
     rank = np.empty(order.shape, np.int32)
     np.put_along_axis(rank, order, np.arange(len(points), dtype=np.int32)[None], axis=1)
     return rank
-
-
-def _trustworthiness(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """The trustworthiness of each state, whose mean is that of the plane (Venna and Kaski 2001), (N,)."""
-    count, k = len(rank), NEIGHBOURS
-    excess = np.where((near <= k) & (near > 0), np.maximum(rank - k, 0), 0).sum(axis=1)
-    return np.asarray(1 - excess * 2 / (k * (2 * count - 3 * k - 1)))
-
-
-def _shared(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
-    k = NEIGHBOURS
-    return np.asarray(((rank <= k) & (near <= k)).sum(axis=1) - 1) / k
 
 
 _SIDE = 4.6

@@ -69,7 +69,6 @@ def run_fit(
     outputs.draw_clusters(run, projection, clustering, summary)
     outputs.save_directions(run, clustering)
     outputs.write_summary(run, summary, None)
-    outputs.write_report(run)
     return summary
 
 

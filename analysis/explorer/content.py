@@ -1,27 +1,32 @@
-"""The data of the explorer: an analysis run's points, and every tick of their lives."""
+"""The data of the explorer: an analysis run's points, and every tick of their lives, recorded and simulated.
+
+Simulated lives go on from ticks of the page: what a world model expects there, beside what happened.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
+from activation_store.schema import METADATA_FILE, SOURCE_DUMP, STARTS, DumpMetadata, Records
 from analysis.explorer.base import Base, LeftOut, NothingOfThePage, TickLabels, refuse
-from analysis.explorer.simulated import Simulated, read_simulated
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
 from analysis.labels import NOISE
-from analysis.life.endings import DONE, KILLS
-from analysis.life.timeline import Timeline, timeline_of
+from analysis.life.events import DONE, KILLS
+from analysis.life.timeline import Timeline, columns_used, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.circular_shift import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
+from common.files import sha256
 from common.progress_view import Step
 from common.user_error import UserError
 
@@ -29,6 +34,98 @@ _FEWEST_PERMUTATIONS = 99
 _NEIGHBOURS, _LOOKED_THROUGH = 6, 64
 """Neighbours of a point in other lives, among how many of its nearest points they are looked for."""
 _MOST_SHIFTS = 6_000_000  # roughly the bytes in the page
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Lives that a world model simulated, each from a tick of a page on. L lives."""
+
+    dump: Path
+    seen: Observed
+    timeline: Timeline  # of the lives, one after the other
+    begins: np.ndarray  # index of the page's tick that each life begins with, (L,) int64
+
+    @property
+    def name(self) -> str:
+        """Name of the dump's folder, which says how its lives were edited."""
+        return self.dump.resolve().name
+
+    @property
+    def edits(self) -> str:
+        """What was done in them, in words."""
+        described, edits = self.seen.metadata.environment["simulated"], []
+        for edit in described.get("edits", ()):
+            names = [edit.get(kind, ()) for kind in ("directions", "features", "r_squared")]
+            words = [str(edit["edit"]), *(str(name).rpartition("/")[2] for some in names for name in some)]
+            dose = edit.get("dose")
+            edits.append(" ".join(words) + (f", dose {dose:+g}" if isinstance(dose, int | float) else ""))
+        until = f" until tick {described['until_tick']}" if "until_tick" in described else ""
+        first = ", first moves given" if described.get("moves") else ""
+        return (" and ".join(edits) + until if edits else "unedited") + first
+
+    @property
+    def behind(self) -> np.ndarray:
+        """How many ticks after the first one of its life each tick is, (S,) int64."""
+        lengths = self.timeline.lives.lengths
+        return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def is_simulated(path: Path) -> bool:
+    """Whether a folder is a dump of simulated lives; `UserError` if it is one that cannot be read."""
+    return (path / METADATA_FILE).exists() and read_metadata(path).origin == "simulated"
+
+
+def read_simulated(dump: Path, source: Path, ticks: Records, most: int, report: Progress) -> Simulated:
+    """Read the simulated lives that go on from ticks of a page.
+
+    Args:
+        source: the recorded dump of the page, which it must have been simulated from.
+        ticks: of the page.
+        most: maximum of simulated ticks to read; above it, the last lives are left out.
+
+    Raises:
+        UserError: as `read_dump`; its lives were simulated from another dump, from no single ticks, or from none of the
+            page.
+    """
+    metadata = read_metadata(dump)
+    described: Any = metadata.environment.get("simulated")
+    if not isinstance(described, dict) or described.get(SOURCE_DUMP) != sha256(source / METADATA_FILE):
+        raise UserError(f"{dump} was not simulated from {source}: simulate from it, with --dump {source}")
+    lives, starts = _starts(dump, metadata)
+    begins = places_among(_without_slot(starts), _without_slot(places_of(ticks)))
+    kept = np.flatnonzero(begins >= 0)[: max(1, most // max(1, int(described.get("ticks", 1))))]
+    if not len(kept):
+        raise NothingOfThePage(f"{dump} has no life from a tick of this page on: simulate more, or raise --max-ticks")
+    read = read_dump(
+        dump, layers=[], columns=columns_used(metadata), leave_out=["tables"], lives=lives[kept].tolist(),
+        progress=report,
+    )  # fmt: skip
+    timeline = timeline_of(read, metadata)
+    there, _ = number_lives(places_of(timeline.records))  # (L, 3), in the order of the timeline
+    place = {tuple(life): int(begin) for life, begin in zip(lives[kept].tolist(), begins[kept], strict=True)}
+    return Simulated(
+        dump, Observed(timeline.records, metadata), timeline, np.array([place[tuple(life)] for life in there.tolist()])
+    )
+
+
+def _starts(dump: Path, metadata: DumpMetadata) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return slot, agent and episode of each simulated life, (L, 3), and the recorded ticks that they go on from."""
+    if not all(STARTS in episode for episode in metadata.episodes):
+        raise UserError(f"{dump} does not say which ticks its lives go on from: simulate it again, without --from")
+    try:
+        rows = [(episode["episode"], np.array(episode[STARTS], np.int64)) for episode in metadata.episodes]
+        starts = np.concatenate([start.reshape(-1, 3) for _, start in rows])
+        slots = np.concatenate([np.arange(len(start)) for _, start in rows])
+        episodes = np.repeat([int(number) for number, _ in rows], [len(start) for _, start in rows])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{dump / METADATA_FILE} is damaged: copy the dump or simulate it again") from error
+    named = dict(zip(("episode", "agent_id", "tick"), starts.T, strict=True))
+    return np.stack([slots, slots + 1, episodes], axis=1), named
+
+
+def _without_slot(places: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the identity of ticks without the slot, which follows from the episode."""
+    return {**places, "env_id": np.zeros_like(places["tick"])}
 
 
 _AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component"}
@@ -155,7 +252,12 @@ def explored(
     metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
     lives_of_run, _ = number_lives(run.clusters.places)
-    chosen = _chosen_lives(run, lives_of_run, most_ticks)
+    of_dump, life = number_lives(read_identity(run.dump))
+    ticks = dict(zip(map(tuple, of_dump.tolist()), np.bincount(life).tolist(), strict=True))
+    drawn = np.random.default_rng(run.seed).permutation(lives_of_run)
+    chosen = drawn[np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()]) <= most_ticks]
+    if not len(chosen):
+        raise UserError(f"--max-ticks {most_ticks} is less than one life of {run.dump}: increase it")
     columns = [*own_truth_columns(metadata), *(name for name in (DONE, KILLS) if name in metadata.columns)]
     with step(f"reading {run.dump.name}") as report:
         read = read_dump(
@@ -194,14 +296,3 @@ def labels_of_ticks(
     others = [labels.by_rule(lives.dump, places_of(lives.seen.records), report) for lives in simulated]
     label = np.concatenate([label, *others])
     return label, np.pad(own, (0, len(label) - len(own)))
-
-
-def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:
-    """Return the lives to read, (L, 3): all of them, or a random sample with at most `most_ticks` ticks in total."""
-    of_dump, life = number_lives(read_identity(run.dump))
-    ticks = dict(zip(map(tuple, of_dump.tolist()), np.bincount(life).tolist(), strict=True))
-    drawn = np.random.default_rng(run.seed).permutation(lives)
-    kept = drawn[np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()]) <= most_ticks]
-    if not len(kept):
-        raise UserError(f"--max-ticks {most_ticks} is less than one life of {run.dump}: increase it")
-    return kept

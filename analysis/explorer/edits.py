@@ -1,6 +1,6 @@
 """What runs of intervene.py found: edits of the memory in the running game, shown beside what they edited."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,10 +95,16 @@ def _edit(name: str, run: RunDescription, content: _Effects, arm: Arm) -> Played
         for outcome, value in gains.items() if outcome.startswith(_GAIN) and value is not None
     }  # fmt: skip
     largest = sorted((name for name in options if abs(options[name]) >= _LEAST), key=lambda name: -abs(options[name]))
+    changes: list[Change] = []
+    for item in own:
+        value, low, high = item.effect.value, item.effect.low, item.effect.high
+        if item.verdict == _COUNTS and value is not None and low is not None and high is not None:
+            random = next((control.effect.value for control in item.against if control.control == _RANDOM), None)
+            changes.append((title_with_unit(item.outcome), value, low, high, random))
     sources = tuple(run.input[name] for name in ("directions", "features") if name in run.input)
     return PlayedEdit(
         name, _in_words(edits, run.arguments, arm), (arm.direction,) if arm.direction else tuple(directions), sources,
-        content.episodes, arm.dose, len(own), any(effect.against for effect in own), tuple(_changes(own)),
+        content.episodes, arm.dose, len(own), any(effect.against for effect in own), tuple(changes),
         {option: options[option] for option in largest[:_CHANGES]},
     )  # fmt: skip
 
@@ -120,12 +126,3 @@ def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: A
         when = f", from tick {first}" if first else ""
     dose = f", dose {arm.dose:+g}" if arm.dose is not None else ""
     return f"{words}{dose}{f', donors by {donor}' if donor else ''}{when}{f', while {condition}' if condition else ''}"
-
-
-def _changes(effects: Sequence[_Effect]) -> Iterator[Change]:
-    for item in effects:
-        value, low, high = item.effect.value, item.effect.low, item.effect.high
-        if item.verdict != _COUNTS or value is None or low is None or high is None:
-            continue
-        random = next((control.effect.value for control in item.against if control.control == _RANDOM), None)
-        yield title_with_unit(item.outcome), value, low, high, random

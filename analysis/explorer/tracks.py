@@ -1,7 +1,7 @@
 """What further runs of the dump say of each tick of a page, from clusters to circuits."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from activation_store.directions import DIRECTIONS_FILE, Direction
 from activation_store.lives import places_of
 from activation_store.reader import Progress
+from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
 from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, COLUMNS, GRAPH_FILE, CircuitGraph
@@ -232,21 +233,20 @@ def _labels(path: Path, content: Explored, report: Progress) -> Track:
     run = read_run(path, content.run.dump)
     labels = labels_of(run, lambda share: report(share / 2))
     kind = "code" if labels.rule.exact else "cluster"
-    label = _labelled(labels, content, report)
+    definition, label = _labelled(labels, kind, run.summary["layer"], content, report)
     return Track(
-        run.name, f"{kind} of {run.name}", "", _definition(kind, run.summary["layer"], labels), label,
-        tuple(run.summary["clusters"]), plane_of(run, content), axes_of(run),
+        run.name, f"{kind} of {run.name}", "", definition, label, tuple(run.summary["clusters"]),
+        plane_of(run, content), axes_of(run),
     )  # fmt: skip
 
 
-def _labelled(labels: TickLabels, content: Explored, report: Progress) -> np.ndarray:
-    return labels_of_ticks(
+def _labelled(labels: TickLabels, kind: str, layer: str, content: Explored, report: Progress) -> tuple[str, np.ndarray]:
+    """Say what labels are of, and label the page's ticks."""
+    definition = f"{kind} of {layer}{'' if labels.rule.exact else ', propagated to ticks that the run left out'}"
+    label, _ = labels_of_ticks(
         labels, content.run.dump, content.seen, content.simulated, lambda share: report(0.5 + share / 2)
-    )[0]
-
-
-def _definition(kind: str, layer: str, labels: TickLabels) -> str:
-    return f"{kind} of {layer}{'' if labels.rule.exact else ', propagated to ticks that the run left out'}"
+    )
+    return definition, label
 
 
 def _moving(
@@ -262,8 +262,8 @@ def _moving(
     tracks: list[Track] = []
     if dynamics.path.resolve() != content.run.clusters.path.resolve():
         labels = labels_of_behaviours(dynamics, lambda share: report(share / 2))
-        label = _labelled(labels, content, report)
-        definition = _definition("behaviour", " and ".join(dynamics.behaviour_layers), labels)
+        layers = " and ".join(dynamics.behaviour_layers)
+        definition, label = _labelled(labels, "behaviour", layers, content, report)
         groups = tuple(described(dynamics, label))
         tracks.append(Track(name, f"behaviour of {name}", "", definition, label, groups))
     behaviours = first if tracks else None
@@ -308,16 +308,18 @@ def _features(finished: FinishedFiles, content: Explored, most: int, report: Pro
     dictionary = read_dictionary(finished.path / file)
     layer, coder = dictionary.source.layer, SparseCoder(dictionary)
 
-    def strengths(states: np.ndarray) -> np.ndarray:
-        return coder.strengths(from_numpy(states)).numpy()
+    def strengths(batch: Records) -> np.ndarray:
+        return coder.strengths(from_numpy(batch.activations[layer])).numpy()
 
     count, total, squares = 0, np.zeros(dictionary.features), np.zeros(dictionary.features)
     for batch in batches(content.run.dump, places_of(content.seen.records), layer, lambda share: report(share / 2)):
-        some = strengths(batch.activations[layer]).astype(np.float64)
+        some = strengths(batch).astype(np.float64)
         count, total, squares = count + len(some), total + some.sum(axis=0), squares + np.square(some).sum(axis=0)
     variance = squares / count - np.square(total / count)
     varying = np.sort(np.argsort(-variance, kind="stable")[:most])
-    values = _along(content, layer, lambda states: strengths(states)[:, varying], lambda share: report(0.5 + share / 2))
+    values = everywhere(
+        content, lambda batch: strengths(batch)[:, varying], layer, lambda share: report(0.5 + share / 2)
+    )
     definition, run = f"strength of a sparse feature of {layer}", finished.path.resolve().name
     return [
         Track(run, feature_name(number), "", definition, values[:, i], source=finished.sha256[file])
@@ -332,7 +334,7 @@ def _read_outs(
     tracks: list[Track] = []
     for layer in dict.fromkeys(direction.layer for direction in chosen):
         own = [direction for direction in chosen if direction.layer == layer]
-        values = _along(content, layer, partial(_stacked, own), report)
+        values = everywhere(content, partial(_read_out, own), layer, report)
         tracks += [
             Track(
                 finished.path.resolve().name, direction.name, direction.unit,
@@ -343,14 +345,9 @@ def _read_outs(
     return tracks
 
 
-def _stacked(directions: Sequence[Direction], states: np.ndarray) -> np.ndarray:
-    """Return the read-outs of states, (B, units) to (B, directions)."""
-    return np.stack([direction.read_out(states) for direction in directions], axis=1)
-
-
-def _along(content: Explored, layer: str, compute: Callable[[np.ndarray], np.ndarray], report: Progress) -> np.ndarray:
-    """Compute numbers from a layer's activations at each tick of the page, simulated ones last, (T + S, numbers)."""
-    return everywhere(content, lambda batch: compute(batch.activations[layer]), layer, report)
+def _read_out(directions: Sequence[Direction], batch: Records) -> np.ndarray:
+    """Return the read-outs of directions of one layer, (B, directions)."""
+    return np.stack([direction.read_out(batch.activations[direction.layer]) for direction in directions], axis=1)
 
 
 def everywhere(

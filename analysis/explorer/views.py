@@ -10,7 +10,7 @@ from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
 from analysis.pages.pages import ground_facts
 from analysis.position import positions
-from analysis.replays.colours import npc_facts
+from analysis.replays.replay import npc_facts
 from common.user_error import UserError
 
 SIDE = 15

@@ -48,30 +48,6 @@ def counts_beside(axes: Axes, texts: list[str]) -> None:
         )  # fmt: skip
 
 
-def cluster_strip(axes: Axes, tick: np.ndarray, clusters: TickClusters) -> None:
-    """Draw the run's own labels in one row, and below it all labels, with propagated ones paler."""
-    label, exact = clusters
-    colours = np.array([to_rgb(label_colour(int(one))) for one in label])  # (B, 3)
-    paler = 1 - _PALE * (1 - colours)
-    own = np.where(exact[:, None], colours, 1.0)
-    both = np.where(exact[:, None], colours, paler)
-    image = np.stack([np.stack([dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
-    _show(axes, image, tick[0], 1)
-    _name_rows(axes, ["labels of the run", "with propagated ones (paler)"])
-    axes.axhline(1, color="#dddddd", linewidth=0.6)
-    counts_beside(axes, [f"{exact.mean():.0%}", "100%"])
-
-
-def cluster_handles(label: np.ndarray) -> list[Patch]:
-    """Return legend entries for the labels of a life with their shares, most common first."""
-    labels, counts = np.unique(label, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    named = [(int(labels[i]), counts[i] / len(label)) for i in order[:_LABELS_NAMED]]
-    handles = [Patch(color=label_colour(one), label=f"{label_name(one)} ({share_text(share)})") for one, share in named]
-    rest = len(labels) - len(named)
-    return [*handles, Patch(color="none", label=f"and {rest} rarer")] if rest else handles
-
-
 def label_colour(label: int) -> str:
     """Return the colour of a cluster, as in every figure of the analysis, or of noise."""
     return NOISE_COLOUR if label == NOISE else cluster_colour(label)
@@ -232,6 +208,24 @@ def _events(axes: Axes, life: Timeline) -> None:
 
 
 def _clusters(axes: Axes, life: Timeline, clusters: TickClusters) -> None:
-    cluster_strip(axes, life.records.tick, clusters)
+    """Draw the run's own labels in one row, and below it all labels, with propagated ones paler.
+
+    The legend has the most common labels with their shares.
+    """
+    tick, (label, exact) = life.records.tick, clusters
+    colours = np.array([to_rgb(label_colour(int(one))) for one in label])  # (B, 3)
+    own = np.where(exact[:, None], colours, 1.0)
+    both = np.where(exact[:, None], colours, 1 - _PALE * (1 - colours))
+    image = np.stack([np.stack([dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
+    _show(axes, image, tick[0], 1)
+    _name_rows(axes, ["labels of the run", "with propagated ones (paler)"])
+    axes.axhline(1, color="#dddddd", linewidth=0.6)
+    counts_beside(axes, [f"{exact.mean():.0%}", "100%"])
     axes.set_ylabel("cluster")
-    _beside(axes, handles=cluster_handles(clusters[0]), handlelength=1.0)
+    labels, counts = np.unique(label, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    named = [(int(labels[i]), counts[i] / len(label)) for i in order[:_LABELS_NAMED]]
+    handles = [Patch(color=label_colour(one), label=f"{label_name(one)} ({share_text(share)})") for one, share in named]
+    if rest := len(labels) - len(named):
+        handles.append(Patch(color="none", label=f"and {rest} rarer"))
+    _beside(axes, handles=handles, handlelength=1.0)

@@ -35,7 +35,12 @@ def matching(lives: np.ndarray, agent: int | None, episode: int | None, dump: st
             kept &= lives[:, LIFE_KEY.index(name)] == wanted
     if not kept.any():
         conditions = [f"agent {agent}"] * (agent is not None) + [f"episode {episode}"] * (episode is not None)
-        raise UserError(f"{dump} holds no life of {' in '.join(conditions)}: it holds {_ranges(lives)}")
+        agents, episodes = (lives[:, LIFE_KEY.index(name)] for name in ("agent_id", "episode"))
+        raise UserError(
+            f"{dump} holds no life of {' in '.join(conditions)}: it holds {len(lives)} lives, of "
+            f"{len(np.unique(agents))} agents ({agents.min()} to {agents.max()}) in {len(np.unique(episodes))} "
+            f"episodes ({episodes.min()} to {episodes.max()})"
+        )
     return lives[kept]
 
 
@@ -49,11 +54,3 @@ def choose(lives: np.ndarray, number: int, seed: int) -> np.ndarray:
         return lives[[np.percentile(np.arange(len(lives)), PERCENTILE, method="higher")]]
     longer = np.arange(len(lives) // 2, len(lives))
     return lives[np.sort(np.random.default_rng(seed).choice(longer, min(number, len(longer)), replace=False))]
-
-
-def _ranges(lives: np.ndarray) -> str:
-    agents, episodes = (lives[:, LIFE_KEY.index(name)] for name in ("agent_id", "episode"))
-    return (
-        f"{len(lives)} lives, of {len(np.unique(agents))} agents ({agents.min()} to {agents.max()}) in "
-        f"{len(np.unique(episodes))} episodes ({episodes.min()} to {episodes.max()})"
-    )

@@ -13,7 +13,7 @@ from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier, was_replenished
-from analysis.life.endings import died
+from analysis.life.events import died
 from analysis.lives import Lives
 
 HORIZONS = (2, 5, 10, 20)

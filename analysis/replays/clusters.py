@@ -8,8 +8,7 @@ import numpy as np
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
-from analysis.replays.colours import UNLABELLED
-from analysis.replays.replay import Replay
+from analysis.replays.replay import UNLABELLED, Replay
 from analysis.runs.cluster_run import LABELS_FILE, read_cluster_run
 from common.user_error import UserError
 
@@ -21,7 +20,6 @@ class ReplayClusters:
     label: np.ndarray
     """`labels.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one, (T, P) int32."""
     exact: np.ndarray  # whether the run labelled the record itself, (T, P) bool
-    run: str
     episode: int  # number in the dump of the episode that the replay shows
 
     @property
@@ -55,7 +53,11 @@ def clusters_of(
     if (columns < 0).any() or (ticks < 0).any() or (ticks >= replay.ticks).any():
         raise UserError(f"{run / LABELS_FILE} labels records that {dump} does not hold: analyse the dump again")
     label[ticks, columns] = labelled.label[chosen]
-    return ReplayClusters(_carried(label, replay.players.alive), label != UNLABELLED, run.name, episode)
+    # Each label is carried forward until the life's next one.
+    latest = np.maximum.accumulate(np.where(label != UNLABELLED, np.arange(len(label))[:, None], -1), axis=0)
+    held = np.take_along_axis(label, np.maximum(latest, 0), axis=0)
+    carried = np.where(replay.players.alive & (latest >= 0), held, UNLABELLED).astype(np.int32)
+    return ReplayClusters(carried, label != UNLABELLED, episode)
 
 
 def _episode(replay: Replay, source: Path, dump: Path, records: Records, metadata: DumpMetadata) -> int:
@@ -97,11 +99,3 @@ def _columns(replay: Replay, agents: np.ndarray) -> np.ndarray:
     ids = replay.players.ids
     column = np.minimum(np.searchsorted(ids, agents), max(len(ids) - 1, 0))
     return np.where(ids[column] == agents, column, -1) if len(ids) else np.full(len(agents), -1)
-
-
-def _carried(label: np.ndarray, alive: np.ndarray) -> np.ndarray:
-    """Carry each label forward until the life's next one."""
-    ticks = np.arange(len(label))[:, None]
-    latest = np.maximum.accumulate(np.where(label != UNLABELLED, ticks, -1), axis=0)
-    held = np.take_along_axis(label, np.maximum(latest, 0), axis=0)
-    return np.where(alive & (latest >= 0), held, UNLABELLED).astype(np.int32)

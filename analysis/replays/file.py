@@ -1,7 +1,7 @@
 """Reads what Neural MMO's own replay helper writes: `.replay.lzma`, or `.replay.json` where it did not compress.
 
 Packets become rows of numbers one by one, so that memory holds tables and never the whole JSON, which is a hundred
-times larger than the file.
+times larger than the file: `JsonStream` decompresses it piece by piece, within bounds.
 """
 
 import contextlib
@@ -51,7 +51,15 @@ def read_replay(path: Path, progress: Progress | None = None) -> Replay:
     packets: _Packets | None = None
     for key in stream.members():
         if key == "map" and tiles is None:
-            tiles = _tiles(stream)
+            with _faults_of(path, "the map is not a table of materials"):
+                tiles = _whole_numbers(stream.value())
+                if (
+                    tiles.ndim != 2
+                    or max(tiles.shape) > _MOST_SIDE
+                    or not ((tiles >= 0) & (tiles < len(MATERIALS))).all()
+                ):
+                    raise ValueError
+                tiles = tiles.astype(np.uint8)
         elif key == "packets" and packets is None:
             packets = _packets(stream)
         else:
@@ -61,14 +69,6 @@ def read_replay(path: Path, progress: Progress | None = None) -> Replay:
         stream.fail("is not a replay: its map or its packets are missing")
     with _faults_of(path, "the packets contradict the map or each other"):
         return packets.finish(tiles)
-
-
-def _tiles(stream: JsonStream) -> np.ndarray:
-    with _faults_of(stream.path, "the map is not a table of materials"):
-        tiles = _whole_numbers(stream.value())
-        if tiles.ndim != 2 or max(tiles.shape) > _MOST_SIDE or not ((tiles >= 0) & (tiles < len(MATERIALS))).all():
-            raise ValueError
-        return tiles.astype(np.uint8)
 
 
 def _packets(stream: JsonStream) -> "_Packets":
@@ -161,7 +161,14 @@ class _Packets:
         self.npcs.add(packet["npc"], _npc, sign=-1)
 
     def finish(self, tiles: np.ndarray) -> Replay:
-        """Return the whole replay."""
+        """Return the whole replay.
+
+        The game lists harvested tiles, and takes one off its list a tick after it has grown again: so one that is
+        missing from the next packet was whole in this one. One that is harvested again in that very tick cannot be
+        told.
+        """
+        listed = [_places(harvested, tiles) for harvested in self.harvested]
+        still = [np.intersect1d(now, after, assume_unique=True) for now, after in pairwise(listed)]
         shape = (tiles.shape[0], tiles.shape[1])
         skills = self.skills or ()
         players = self.players.tables(shape)
@@ -170,7 +177,7 @@ class _Packets:
             players[name] = np.stack(columns, axis=2) if columns else np.zeros((*players["row"].shape, 0), np.int32)
         return Replay(
             tiles=tiles,
-            harvested=_still_harvested([_places(listed, tiles) for listed in self.harvested]),
+            harvested=(*still, listed[-1]),
             players=Players(**players),
             npcs=Npcs(**self.npcs.tables(shape)),
             skills=skills,
@@ -236,16 +243,6 @@ def _places(listed: np.ndarray, tiles: np.ndarray) -> np.ndarray:
     if (HARVESTED[materials] == materials).any():
         raise ValueError
     return places
-
-
-def _still_harvested(listed: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Drop tiles that have already grown again from what packets list.
-
-    The game lists harvested tiles, and takes one off its list a tick after it has grown again: so one that is missing
-    from the next packet was whole in this one. One that is harvested again in that very tick cannot be told.
-    """
-    still = [np.intersect1d(now, after, assume_unique=True) for now, after in pairwise(listed)]
-    return (*still, listed[-1])
 
 
 def _whole_numbers(values: Any) -> np.ndarray:

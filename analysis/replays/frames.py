@@ -1,6 +1,7 @@
 """Pictures of a replay, one per tick: the whole map, or the surroundings of one agent; and which ticks and agent."""
 
 import functools
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,16 +10,20 @@ from PIL import Image, ImageDraw, ImageFont
 from analysis.labels import NOISE
 from analysis.materials import PALETTE
 from analysis.replays.clusters import ReplayClusters
-from analysis.replays.colours import (
+from analysis.replays.replay import (
+    CAUSES,
+    DEATH,
     NPC_COLOURS,
     NPC_KINDS,
     NPC_SHAPES,
     UNLABELLED,
+    Entities,
+    Events,
+    Replay,
     cluster_colours,
     policy_colours,
     rgb,
 )
-from analysis.replays.replay import CAUSES, DEATH, Entities, Events, Replay
 from common.user_error import UserError
 
 STRIP = 44
@@ -81,7 +86,13 @@ class FrameDrawer:
         self.size = size
         self.followed = followed
         self.radius = radius
-        self._whole = _square_around_world(replay.tiles)
+        # First row, first column and side of the smallest square around all non-void tiles, plus a margin.
+        self._whole = (0, 0, max(replay.tiles.shape))
+        rows, cols = np.nonzero(replay.tiles != _VOID)
+        if len(rows):
+            side = int(max(np.ptp(rows), np.ptp(cols))) + 3
+            middles = (int(places.min() + places.max() + 1 - side) // 2 for places in (rows, cols))
+            self._whole = (*middles, side)
         self._seen_at = _last_seen(replay.players.present[:, followed]) if followed is not None else None
 
     def draw(self, tick: int) -> np.ndarray:
@@ -92,11 +103,16 @@ class FrameDrawer:
         image.paste(Image.fromarray(self._ground(tick, top, left, tiles)), (0, 0))
         draw = ImageDraw.Draw(image)
         self._draw_attacks(draw, tick, (top, left, scale))
-        sharing = _Sharing()
+        sharing: Counter[tuple[int, int]] = Counter()
         for entities in (self.replay.npcs, self.replay.players):
             self._draw_entities(image, entities, tick, (top, left, scale), sharing)
-        if self.followed is not None:
-            self._draw_ring(draw, tick, (top, left, scale))
+        if self.followed is not None and self._seen_at is not None:
+            players, seen = self.replay.players, self._seen_at[tick]
+            x = (int(players.col[seen, self.followed]) - left + 0.5) * scale
+            y = (int(players.row[seen, self.followed]) - top + 0.5) * scale
+            radius = max(_SMALLEST_RADIUS, 0.38 * scale) + 4
+            for width, ring in ((4, EDGE), (2, RING)):
+                draw.ellipse((x - radius, y - radius, x + radius, y + radius), outline=ring, width=width)
         # Marks that extend beyond the map's edge must not be drawn over the strip.
         draw.rectangle((0, self.size, self.size, self.size + STRIP), fill=GROUND)
         self._draw_strip(draw, tick)
@@ -124,28 +140,29 @@ class FrameDrawer:
         return PALETTE[np.where(inside[0][:, None] & inside[1], seen, _VOID)]
 
     def _draw_entities(
-        self, image: Image.Image, entities: Entities, tick: int, view: tuple[int, int, float], sharing: "_Sharing"
-    ) -> None:
+        self, image: Image.Image, entities: Entities, tick: int, view: tuple[int, int, float],
+        sharing: Counter[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        """Draw players or NPCs; those that stand on a tile on which others were drawn, beside them."""
         top, left, scale = view
         is_player = entities is self.replay.players
         size = max(_SMALLEST_RADIUS, 0.38 * scale) if is_player else max(_SMALLEST_NPC, 0.28 * scale)
         for column in np.flatnonzero(entities.present[tick]).tolist():
             row, col = int(entities.row[tick, column]), int(entities.col[tick, column])
-            down, right = sharing.offset(row, col)
+            angle, distance = 2.4 * sharing[row, col], 0.28 if sharing[row, col] else 0.0  # in tiles
+            sharing[row, col] += 1
+            down, right = distance * float(np.sin(angle)), distance * float(np.cos(angle))
             x, y = (col - left + 0.5 + right) * scale, (row - top + 0.5 + down) * scale
             if not (0 <= x < self.size and 0 <= y < self.size):
                 continue
-            colour, shape = self._player_look(tick, column) if is_player else self._npc_look(tick, column)
+            if is_player:
+                colour = self.colours.colours[self.colours.colour[tick, column]]
+                shape = "disc" if self.colours.solid[tick, column] else "ring"
+            else:
+                kind = NPC_KINDS[self.replay.npcs.kind[tick, column]]
+                colour, shape = NPC_COLOURS[kind], NPC_SHAPES[kind]
             shape = shape if entities.alive[tick, column] else "cross"
             paste_sprite(image, (x, y), shape, colour, round(size, 1))
-
-    def _player_look(self, tick: int, column: int) -> tuple[str, str]:
-        colour = self.colours.colours[self.colours.colour[tick, column]]
-        return colour, "disc" if self.colours.solid[tick, column] else "ring"
-
-    def _npc_look(self, tick: int, column: int) -> tuple[str, str]:
-        kind = NPC_KINDS[self.replay.npcs.kind[tick, column]]
-        return NPC_COLOURS[kind], NPC_SHAPES[kind]
 
     def _draw_attacks(self, draw: ImageDraw.ImageDraw, tick: int, view: tuple[int, int, float]) -> None:
         top, left, scale = view
@@ -163,28 +180,14 @@ class FrameDrawer:
                 draw.line((*places[attacker], *places[target]), fill="#ffffff", width=4)
                 draw.line((*places[attacker], *places[target]), fill=ATTACK, width=2)
 
-    def _draw_ring(self, draw: ImageDraw.ImageDraw, tick: int, view: tuple[int, int, float]) -> None:
-        assert self._seen_at is not None
-        top, left, scale = view
-        players, seen = self.replay.players, self._seen_at[tick]
-        x = (int(players.col[seen, self.followed]) - left + 0.5) * scale
-        y = (int(players.row[seen, self.followed]) - top + 0.5) * scale
-        radius = max(_SMALLEST_RADIUS, 0.38 * scale) + 4
-        box = (x - radius, y - radius, x + radius, y + radius)
-        draw.ellipse(box, outline=EDGE, width=4)
-        draw.ellipse(box, outline=RING, width=2)
-
     def _draw_strip(self, draw: ImageDraw.ImageDraw, tick: int) -> None:
         middle = self.size + (STRIP // 2 if self.followed is None else 13)
         clock = f"tick {tick}"
         draw.text((self.size - _MARGIN, middle), clock, fill=DIM, font=font(14), anchor="rm")
         room = self.size - 2 * _MARGIN - draw.textlength(clock, font=font(14))
-        if self.followed is None:
-            self._draw_legend(draw, tick, room)
-        else:
+        if self.followed is not None:
             self._draw_vitals(draw, tick, room)
-
-    def _draw_legend(self, draw: ImageDraw.ImageDraw, tick: int, room: float) -> None:
+            return
         alive = self.replay.players.alive[tick]
         x, y = _MARGIN, self.size + STRIP // 2
         text = f"{alive.sum()} of {len(alive)} agents"
@@ -205,7 +208,11 @@ class FrameDrawer:
         name = shortened(draw, players.names[column], room, 14)
         draw.text((_MARGIN, self.size + 13), name, fill=TEXT, font=font(14), anchor="lm")
         if not players.alive[seen, column] and tick >= seen:
-            fate = shortened(draw, self._fate(column), self.size - 2 * _MARGIN, 12)
+            died = np.flatnonzero((self.events.kind == DEATH) & (self.events.player == column))
+            fate = "dead"
+            if len(died):
+                fate = f"died at tick {self.events.tick[died[0]]}: {CAUSES[self.events.detail[died[0]]]}"
+            fate = shortened(draw, fate, self.size - 2 * _MARGIN, 12)
             draw.text((_MARGIN, self.size + 32), fate, fill=DIM, font=font(12), anchor="lm")
             return
         width = (self.size - 2 * _MARGIN) // len(VITALS)
@@ -218,36 +225,6 @@ class FrameDrawer:
                 draw.rectangle(
                     (start, y - 4, start + (end - start) * min(max(value, 0), 100) / 100, y + 4), fill=colour
                 )
-
-    def _fate(self, column: int) -> str:
-        died = np.flatnonzero((self.events.kind == DEATH) & (self.events.player == column))
-        if not len(died):
-            return "dead"
-        return f"died at tick {self.events.tick[died[0]]}: {CAUSES[self.events.detail[died[0]]]}"
-
-
-class _Sharing:
-    """Spreads out entities that stand on the same tile."""
-
-    def __init__(self) -> None:
-        self._count: dict[tuple[int, int], int] = {}
-
-    def offset(self, row: int, col: int) -> tuple[float, float]:
-        """Return the offset, in tiles down and right of the middle, of the next entity on a tile."""
-        number = self._count.get((row, col), 0)
-        self._count[row, col] = number + 1
-        angle = 2.4 * number
-        distance = 0.0 if number == 0 else 0.28
-        return distance * float(np.sin(angle)), distance * float(np.cos(angle))
-
-
-def _square_around_world(tiles: np.ndarray) -> tuple[int, int, int]:
-    """Return first row, first column and side of the smallest square around all non-void tiles, plus a margin."""
-    rows, cols = np.nonzero(tiles != _VOID)
-    if not len(rows):
-        return 0, 0, max(tiles.shape)
-    side = int(max(np.ptp(rows), np.ptp(cols))) + 3
-    return int(rows.min() + rows.max() + 1 - side) // 2, int(cols.min() + cols.max() + 1 - side) // 2, side
 
 
 def _within(place: int, first: int, room: int) -> int:

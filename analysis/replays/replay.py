@@ -1,5 +1,7 @@
 """A recorded episode of Neural MMO as tables: positions and states of all entities at each tick, the map, and events.
 
+And the colours of agents and NPCs on a map, the same in the page and in films.
+
 T ticks, P players, N non-player characters (NPCs). Table cells are zero where their entity is not present.
 """
 
@@ -8,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.labels import NOISE
 from analysis.materials import HARVESTED
 
 STYLES = ("Melee", "Range", "Mage")
@@ -143,7 +146,13 @@ def _deaths_and_kills(replay: Replay) -> list[tuple[int, ...]]:
         for tick, column in zip(*deaths(entities), strict=True):
             killer = _killer(replay, int(tick), int(entities.ids[column]))
             if entities is players:
-                events.append((tick, DEATH, column, killer, _cause(replay, tick, column, killer), 0))
+                cause = _STRUCK
+                if not killer:
+                    # Food or water that is empty before the tick costs health in it.
+                    hungry, thirsty = (vital[tick - 1, column] == 0 for vital in (players.food, players.water))
+                    alone = _STARVED if hungry else _DEHYDRATED if thirsty else _UNKNOWN
+                    cause = _BOTH if hungry and thirsty else alone
+                events.append((tick, DEATH, column, killer, cause, 0))
             if killer > 0:
                 events.append((tick, KILL, column_of[killer], entities.ids[column], 0, 0))
     return events
@@ -167,16 +176,6 @@ def _killer(replay: Replay, tick: int, victim: int) -> int:
     return 0
 
 
-def _cause(replay: Replay, tick: int, column: int, killer: int) -> int:
-    if killer:
-        return _STRUCK
-    # Food or water that is empty before the tick costs health in it.
-    hungry, thirsty = (vital[tick - 1, column] == 0 for vital in (replay.players.food, replay.players.water))
-    if hungry and thirsty:
-        return _BOTH
-    return _STARVED if hungry else _DEHYDRATED if thirsty else _UNKNOWN
-
-
 def _level_ups(replay: Replay) -> list[tuple[int, ...]]:
     players = replay.players
     levels = players.skill_level
@@ -187,3 +186,36 @@ def _level_ups(replay: Replay) -> list[tuple[int, ...]]:
         (tick + 1, LEVEL_UP, column, 0, skill, level)
         for tick, column, skill, level in zip(ticks, columns, skills, reached, strict=True)
     ]
+
+
+NPC_KINDS = ("passive", "neutral", "aggressive")
+NPC_COLOURS = dict(zip(NPC_KINDS, ("#ffffff", "#ffe14d", "#1d1d1f"), strict=True))
+"""Colours of NPCs, also distinguished by lightness and by shape: triangle, diamond, square."""
+NPC_SHAPES = dict(zip(NPC_KINDS, ("triangle", "diamond", "square"), strict=True))
+UNLABELLED, UNLABELLED_COLOUR = -2, "#ffffff"
+
+
+def policy_colours(policies: tuple[str, ...]) -> dict[str, str]:
+    """Return a colour for each policy, in the order of names, as those of clusters."""
+    from analysis.figures.style import cluster_colour
+
+    return {policy: cluster_colour(number) for number, policy in enumerate(sorted(set(policies)))}
+
+
+def cluster_colours(clusters: list[int]) -> dict[int, str]:
+    """Return the colour of each cluster, as in the figures of the analysis, of noise, and of unlabelled agents."""
+    from analysis.figures.style import NOISE_COLOUR, cluster_colour
+
+    named = {cluster: cluster_colour(cluster) for cluster in clusters}
+    return {UNLABELLED: UNLABELLED_COLOUR, NOISE: NOISE_COLOUR, **named}
+
+
+def npc_facts() -> list[dict[str, str]]:
+    """Return what pages read of kinds of NPCs."""
+    return [{"name": kind, "colour": NPC_COLOURS[kind], "shape": NPC_SHAPES[kind]} for kind in NPC_KINDS]
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Return red, green and blue of `#rrggbb`."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue

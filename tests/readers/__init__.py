@@ -8,7 +8,7 @@ ELSEWHERE = {
     "share:pull": "as all policies",
     "share:push": "as all policies",
     "agent_zoo.original.file:_steps": "fuzzed with the file beside it, in tests/agent_zoo/original",
-    "analysis.clusters.report:report_html": _OWN,
+    "analysis.clusters.outputs:report_html": _OWN,
     "analysis.dynamics.perturbations:_read": "a finished run, by finished_files",
     "analysis.explorer.edits:read_edits": "a finished run, by finished_files",
     "analysis.explorer.tracks:_features": "a finished run, by finished_files, and its dictionary, as all of them",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from activation_store.records import Records
-from analysis.life.action_words import ITEMS
+from analysis.life.events import ITEMS
 from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, figures_of, ground_facts, scripts_of, style_of
 

@@ -1,4 +1,7 @@
-"""How a page is built: from the run that it is about, and from what else is shown in it."""
+"""How a page is built: from the run that it is about, and from what else is shown in it.
+
+Beside a run of analyze_dynamics.py lie saliency maps, circuits and simulated lives that can be shown with it.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -7,22 +10,23 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from activation_store.reader import read_metadata
+from activation_store.schema import SOURCE_DUMP, STARTS
+from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, GRAPH_FILE
 from analysis.explorer.base import NothingOfThePage, cluster_base
 from analysis.explorer.behaviours import behaviour_base
-from analysis.explorer.content import Explored, explored
+from analysis.explorer.content import explored, is_simulated
 from analysis.explorer.page.page import Layout, explorer_page
-from analysis.explorer.simulated import is_simulated
 from analysis.explorer.tracks import open_further, read_further
 from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
-from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
+from analysis.runs.finished_files import FinishedFiles, RunDescription, finished_beside, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
+from analysis.runs.saliency_maps import MAPS_FILE, SALIENCY_SCRIPT
 from common.files import write_text
 from common.progress_view import Step, step
 from common.user_error import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from agent_zoo.base import RecurrentPolicy
 
 Say = Callable[[str], None]
@@ -71,7 +75,15 @@ def build_page(
     most_ticks, most_tracks = limits
     content = explored(base, most_ticks, show, simulated, left_out)
     further = read_further(finished, content, most_tracks, show, left_out)
-    odds = _odds(content, loaded, show, say) if loaded or further.motions else None
+    odds = None
+    if loaded or further.motions:
+        from analysis.explorer.odds import odds_of
+
+        try:
+            odds = odds_of(content, loaded, show)
+        except UserError as error:  # of the chosen actions alone, where a dump does not hold what others need
+            say(f"{_WITHOUT}: {error}")
+            odds = odds_of(content, None, show)
     with show(f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(path, explorer_page(content, further, odds, layout))
     if len(content.lives) < content.lives_of_run:
@@ -95,12 +107,59 @@ def _policy(finished: Sequence[FinishedFiles], dump: Path, named: Path | None, s
         return None
 
 
-def _odds(content: Explored, policy: "RecurrentPolicy | None", show: Step, say: Say) -> "dict[str, np.ndarray]":
-    """Return the probabilities of actions; of the chosen ones alone where a dump does not hold what others need."""
-    from analysis.explorer.odds import odds_of
+def companions(
+    dynamics: Dynamics, saliency: Sequence[Path], circuits: Sequence[Path], simulated: Path | None, say: Say
+) -> list[Path]:
+    """Return the runs and dumps that are named, or else lie beside a run of analyze_dynamics.py.
 
+    They are runs of saliency.py, those of the value first, circuits, and a dump of simulated lives that go on from the
+    recorded one.
+
+    Raises:
+        UserError: a folder that was named is of another kind.
+    """
+    maps = _named_or_beside(dynamics, saliency, MAPS_FILE, SALIENCY_SCRIPT, "saliency maps", say)
+    # The value is defined in every state.
+    maps.sort(key=lambda path: open_finished(path).description().arguments.get("of") != "value")
+    graphs = _named_or_beside(dynamics, circuits, GRAPH_FILE, CIRCUIT_SCRIPT, "circuits", say)
+    if simulated is not None:
+        if not is_simulated(simulated):
+            raise UserError(f"--simulated {simulated} holds no simulated lives: give a dump written by simulate.py")
+        return [*maps, *graphs, simulated]
+    dump = dynamics.dump.resolve()
+    beside = dump.with_name(f"{dump.name}-simulated")
+    if not _goes_on(dynamics, beside):
+        return [*maps, *graphs]
+    say(f"with the simulated lives in {beside}")
+    return [*maps, *graphs, beside]
+
+
+def _named_or_beside(
+    dynamics: Dynamics, named: Sequence[Path], file: str, script: str, what: str, say: Say
+) -> list[Path]:  # fmt: skip
+    for path in named:
+        if file not in open_finished(path, script):
+            raise UserError(f"{path} holds no {file}: give a run of {script} with {what}")
+    if named:
+        return list(named)
+    paths = finished_beside(dynamics.path, script, file, dynamics.dump_sha256)
+    if paths:
+        say(f"with the {what} in {', '.join(path.name for path in paths)}")
+    return paths
+
+
+def _goes_on(dynamics: Dynamics, dump: Path) -> bool:
+    """Tell whether a dump holds lives that go on from the run's dump, and the layers that the run is about."""
     try:
-        return odds_of(content, policy, show)
-    except UserError as error:
-        say(f"{_WITHOUT}: {error}")
-        return odds_of(content, None, show)
+        if not is_simulated(dump):
+            return False
+        metadata = read_metadata(dump)
+    except UserError:
+        return False
+    described = metadata.environment.get("simulated")
+    return (
+        isinstance(described, dict)
+        and described.get(SOURCE_DUMP) == dynamics.dump_sha256
+        and all(STARTS in episode for episode in metadata.episodes)
+        and all(metadata.layers.get(layer) == units for layer, units in dynamics.units.items())
+    )

@@ -22,8 +22,7 @@ from analysis.features.registry import CATEGORIES
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.interventions.page.scripts import page_scripts
 from analysis.labels import NOISE
-from analysis.life.action_words import action_words
-from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
+from analysis.life.events import DIED, EVENT_KINDS, LifeEvents, action_words
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
 from analysis.pages.packing import embedded, pack, signed_bytes
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
@@ -59,12 +58,6 @@ def life_columns(timeline: Timeline) -> dict[str, np.ndarray]:
     # Estimates are float32 in every dump, so no precision is lost.
     estimates = {name: column.astype(np.float32) for name, column in recorded.items()}
     return {name: timeline.columns[name].astype(np.int32) for name in names} | estimates
-
-
-def panels_of(columns: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return the panels for which there are columns, in the page's format."""
-    panels = {title: {key: name for key, name in panel.items() if key in columns} for title, panel in PANELS.items()}
-    return [{"title": title, "columns": drawn} for title, drawn in panels.items() if drawn]
 
 
 def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
@@ -107,11 +100,17 @@ def explorer_page(
     columns, tracks = life_columns(content.timeline), further.tracks
     own = page_scripts()
     films = {name: film for name, film in further.films.items() if own.allow(film)}
+    # Columns of ticks that points can be coloured by; features of the run are in the list anyway.
+    features = {feature["name"] for feature in content.run.summary["features"]}
+    colouring = [name for name in ("tick", "value") if name not in features and (name == "tick" or name in columns)]
+    by_run: dict[str, list[tuple[int, Track]]] = {}
+    for i, track in enumerate(tracks):
+        by_run.setdefault(track.run, []).append((i, track))
     listed, packed = _packed(content, columns, further, odds, films)
     page = environment(_HERE).get_template("template.html")
     return page.render(
-        content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        tracks=_by_run(tracks), planes=_planes(content, tracks), further=further,
+        content=content, run=content.run, summary=content.run.summary, columns=colouring,
+        tracks=by_run, planes=_planes(content, tracks), further=further,
         layouts=sorted(LAYOUTS, key=lambda one: one != layout), word=content.labels.word,
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, further, odds) | {"columns": listed}),
@@ -120,25 +119,12 @@ def explorer_page(
     )  # fmt: skip
 
 
-def _colouring_columns(content: Explored, columns: dict[str, np.ndarray]) -> list[str]:
-    """Return the columns of ticks that points can be coloured by; features of the run are in the list anyway."""
-    names = {feature["name"] for feature in content.run.summary["features"]}
-    return [name for name in ("tick", "value") if name not in names and (name == "tick" or name in columns)]
-
-
-def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
-    """Group numbered tracks by the run that they are from."""
-    runs: dict[str, list[tuple[int, Track]]] = {}
-    for i, track in enumerate(tracks):
-        runs.setdefault(track.run, []).append((i, track))
-    return runs
-
-
 def _packed(
     content: Explored, columns: dict[str, np.ndarray], further: Further, odds: Odds | None, films: dict[str, str]
 ) -> tuple[list[dict[str, Any]], str]:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     shifts, (label, own) = content.shifts, content.tick_labels
+    planes = {i: track.plane for i, track in enumerate(further.tracks) if track.plane is not None}
     tables = {
         "point.x": content.run.embedding[content.rows, 0],
         "point.y": content.run.embedding[content.rows, 1],
@@ -154,13 +140,13 @@ def _packed(
         "own": own,
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
         **{f"category.{i}": held for i, (_, held) in enumerate(content.categories.values())},
-        **_planes_of_others(further.tracks),
+        **{f"plane.{i}.{axis}": plane[:, place] for i, plane in planes.items() for place, axis in enumerate("xy")},
         **{f"track.{i}": _stored(track) for i, track in enumerate(further.tracks)},
         **{f"simulated.{i}": lives.begins for i, lives in enumerate(content.simulated)},
         **{
             f"motion.{i}.{name}": one for i, motion in enumerate(further.motions) for name, one in motion.tables.items()
         },
-        **(_shares(odds) if odds else {}),
+        **{f"odds.{head}" if head else "chosen": _percent(shares) for head, shares in (odds or {}).items()},
     }
     ticks, texts = _ticks(content, columns)
     for i, overlay in enumerate(further.overlays):
@@ -221,12 +207,6 @@ def _small(shifts: np.ndarray) -> np.ndarray:
     return shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32)
 
 
-def _planes_of_others(tracks: Sequence[Track]) -> dict[str, np.ndarray]:
-    """Return the points' places in the embeddings of further runs, by the name of the axis."""
-    planes = {i: track.plane for i, track in enumerate(tracks) if track.plane is not None}
-    return {f"plane.{i}.{axis}": plane[:, place] for i, plane in planes.items() for place, axis in enumerate("xy")}
-
-
 def _planes(content: Explored, tracks: Sequence[Track]) -> list[dict[str, Any]]:
     """Return the embeddings that points can be shown in, in the page's format: the run's own first."""
     own = {"run": content.run.name, "axes": axes_of(content.run), "x": "point.x", "y": "point.y"}
@@ -237,15 +217,11 @@ def _planes(content: Explored, tracks: Sequence[Track]) -> list[dict[str, Any]]:
     return [own, *others]
 
 
-def _span(track: Track) -> tuple[float, float]:
-    return float(track.values.min()), float(track.values.max())
-
-
 def _stored(track: Track) -> np.ndarray:
     """Return a track's labels, or its numbers as steps of their range, (T,) uint8."""
     if track.clusters:
         return track.values
-    low, high = _span(track)
+    low, high = float(track.values.min()), float(track.values.max())
     return np.rint((track.values - low) * (_BYTE / (high - low) if high > low else 0)).astype(np.uint8)
 
 
@@ -264,10 +240,6 @@ def _map(overlay: Overlay, count: np.ndarray) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def _shares(odds: Odds) -> dict[str, np.ndarray]:
-    return {f"odds.{head}" if head else "chosen": _percent(shares) for head, shares in odds.items()}
-
-
 def _percent(shares: np.ndarray) -> np.ndarray:
     """Return shares in percent, 255 where unknown, uint8."""
     return np.where(np.isfinite(shares), np.nan_to_num(shares) * 100, _BYTE).round().astype(np.uint8)
@@ -281,18 +253,29 @@ def _narrow(values: np.ndarray) -> np.ndarray:
 
 def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, odds: Odds | None) -> dict[str, Any]:
     """Return everything except the tables."""
-    run = content.run
+    run, clusters = content.run, content.run.clusters
+    panels = {title: {key: name for key, name in panel.items() if key in columns} for title, panel in PANELS.items()}
+    # Names that people gave to the groups of one page are about those of another with the same key.
+    of_groups = content.labels.word == "cluster"
+    labels_key = clusters.labels_sha256 if of_groups else sha256(clusters.label.tobytes()).hexdigest()
     return {
         "run": run.name,
         "runKey": run.clusters.labels_sha256,
-        "labelsKey": _labels_key(content),
+        "labelsKey": labels_key,
         "folder": run.clusters.path.as_posix(),
         "selectionKind": SELECTION_KIND,
         "policyColour": cluster_colour(0),
         "planes": _planes(content, further.tracks),
         "features": run.summary["features"],
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
-        "categories": [_category(name, options) for name, (options, _) in content.categories.items()],
+        "categories": [
+            {
+                "name": name,
+                "definition": CATEGORIES[name].definition,
+                "groups": [{"label": i, "name": option, **_look(i)} for i, option in enumerate(options)],
+            }
+            for name, (options, _) in content.categories.items()
+        ],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "tracks": [_track(track) for track in further.tracks],
         "maps": [overlay.maps.facts for overlay in further.overlays],
@@ -314,47 +297,29 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, 
         "heads": [head.name for head in content.seen.metadata.action_heads],
         "odds": {head: option_names(head, shares.shape[1]) for head, shares in (odds or {}).items() if head},
         **view_facts(),
-        "panels": panels_of(columns),
+        "panels": [{"title": title, "columns": drawn} for title, drawn in panels.items() if drawn],
         "acts": ACTS,
         "eventKinds": EVENT_KINDS,
     }
-
-
-def _labels_key(content: Explored) -> str:
-    """Return what tells whether names that people gave to the groups of one page are about those of another."""
-    clusters = content.run.clusters
-    return clusters.labels_sha256 if content.labels.word == "cluster" else sha256(clusters.label.tobytes()).hexdigest()
 
 
 def _track(track: Track) -> dict[str, Any]:
     described = {"run": track.run, "name": track.name, "unit": track.unit, "definition": track.definition}
     if track.clusters:
         return described | {"clusters": [_cluster(cluster) for cluster in track.clusters]}
-    low, high = _span(track)
-    return described | {"low": low, "high": high}
-
-
-def _category(name: str, options: Sequence[str]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "definition": CATEGORIES[name].definition,
-        "groups": [
-            {"label": i, "name": option, "colour": cluster_colour(i), "symbol": _SYMBOLS[cluster_marker(i)]}
-            for i, option in enumerate(options)
-        ],
-    }
+    return described | {"low": float(track.values.min()), "high": float(track.values.max())}
 
 
 def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:
-    label = cluster["label"]
+    effects = cluster["effects"]
     return {
-        "label": label,
-        "records": cluster["records"],
-        "share": cluster["share"],
-        "description": cluster["description"],
-        "compared": len(cluster["effects"]),
-        "surviving": sum(effect["survives"] for effect in cluster["effects"]),
-        "survivingGivenTime": sum(effect["survives_given_time"] for effect in cluster["effects"]),
-        "colour": cluster_colour(label),
-        "symbol": _SYMBOLS[cluster_marker(label)],
+        **{name: cluster[name] for name in ("label", "records", "share", "description")},
+        "compared": len(effects),
+        "surviving": sum(effect["survives"] for effect in effects),
+        "survivingGivenTime": sum(effect["survives_given_time"] for effect in effects),
+        **_look(cluster["label"]),
     }
+
+
+def _look(label: int) -> dict[str, str]:
+    return {"colour": cluster_colour(label), "symbol": _SYMBOLS[cluster_marker(label)]}

@@ -10,8 +10,7 @@ from matplotlib.ticker import NullFormatter, PercentFormatter
 from analysis.figures.style import EFFECT_MAP, bare, few_ticks, new_figure, style, title, whole_ticks
 from analysis.labels import label_name
 from analysis.life.life_figure import label_colour
-from analysis.life.phases.phases import Association, Shares
-from analysis.life.phases.transitions import Dwelling, Transitions
+from analysis.life.phases.transitions import Association, Dwelling, Shares, Transitions
 from analysis.statistics.inference import LEVEL
 
 MOST_STATES = 12
@@ -42,7 +41,10 @@ def life_phase_figure(
         grid = GridSpec(2 + rows, _COLUMNS, figure, height_ratios=[3.4, 0.7] + [1.5] * rows)
         stack = figure.add_subplot(grid[0, :])
         _stack(stack, shares, order, labels)
-        _lives(figure.add_subplot(grid[1, :], sharex=stack), shares, time)
+        lives = figure.add_subplot(grid[1, :], sharex=stack)
+        lives.stairs(shares.lives, shares.edges, fill=True, color="#999999")
+        lives.set(ylabel="lives", xlabel=time, ylim=(0, max(1, shares.lives.max()) * 1.05))
+        lives.yaxis.set_major_locator(whole_ticks())
         for place, state in enumerate(order.tolist()):
             panel = figure.add_subplot(grid[2 + place // _COLUMNS, place % _COLUMNS])
             _panel(panel, shares, state, int(labels[state]), f"q = {association.state_q[state]:.2g}")
@@ -71,12 +73,6 @@ def _stack(axes: Axes, shares: Shares, order: np.ndarray, labels: np.ndarray) ->
 def _area(axes: Axes, shares: Shares, base: np.ndarray, top: np.ndarray, colour: str, name: str) -> None:
     axes.stairs(top, shares.edges, baseline=base, fill=True, color=colour, label=name, linewidth=0)
     axes.stairs(top, shares.edges, baseline=None, color="white", linewidth=0.6)
-
-
-def _lives(axes: Axes, shares: Shares, time: str) -> None:
-    axes.stairs(shares.lives, shares.edges, fill=True, color="#999999")
-    axes.set(ylabel="lives", xlabel=time, ylim=(0, max(1, shares.lives.max()) * 1.05))
-    axes.yaxis.set_major_locator(whole_ticks())
 
 
 def _panel(axes: Axes, shares: Shares, state: int, label: int, description: str) -> None:
@@ -134,11 +130,8 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
     axes.set_title("where a state leads when it is left\n(bold, full colour: q < 0.05 given age)")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both", label="ratio to chance given age (log scale)")
     ticks = np.arange(-_STRONGEST, _STRONGEST + 1)
-    bar.set_ticks(ticks.tolist(), labels=[_times(tick) for tick in ticks.tolist()])
-
-
-def _times(doublings: float) -> str:
-    return f"{2.0**doublings:g}×" if doublings >= 0 else f"1/{2.0**-doublings:g}×"
+    times = [f"{2.0**doublings:g}×" if doublings >= 0 else f"1/{2.0**-doublings:g}×" for doublings in ticks.tolist()]
+    bar.set_ticks(ticks.tolist(), labels=times)
 
 
 def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray, names: list[str]) -> None:

@@ -1,6 +1,13 @@
-"""How long clusters last, and what follows what, against chance. Noise is a state of its own.
+"""How long clusters last, what follows what, and whether they follow the phases of life, against chance.
 
-And memory of order two: whether the state before a visit tells which one follows it.
+Noise is a state of its own. Memory of order two is whether the state before a visit tells which one follows it.
+
+Over a life or over ticks each life weighs equally, however long it is: in every bin the share of a cluster is the mean
+over the lives that have ticks in the bin. The test asks whether bins tell anything about clusters: the mutual
+information of both, as a share of the clusters' entropy (Theil's uncertainty coefficient; Theil 1970, "On the
+estimation of relationships involving qualitative variables"). What chance gives is found by turning the labels of each
+life in a circle by a random number of records, which keeps each life's own labels and how they follow each other, and
+breaks only their tie to time.
 """
 
 from dataclasses import dataclass
@@ -10,7 +17,6 @@ from scipy import stats
 from scipy.special import entr, rel_entr
 
 from activation_store.reader import Progress
-from analysis.life.phases.phases import band
 from analysis.life.phases.visits import AgainstChance, LabelSequences, Visits, random_orders, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.permutation_p import counted_p
@@ -37,10 +43,19 @@ def against_orders(counts: np.ndarray) -> AgainstChance:
     Args:
         counts: changes from the row's state to the column's in each order, the observed one first, (M + 1, K, K).
     """
-    chance = _mean_share(counts)
-    variation = np.zeros(chance.shape)
+    total, known = np.zeros((2, *counts.shape[1:]))
     for counted in counts:
-        variation += _pearson(counted, chance) / len(counts)
+        row = counted.sum(axis=1, keepdims=True)
+        total += counted / np.maximum(row, 1)
+        known += row > 0
+    # The mean of each pair's share of its row over the orders in which the row has changes, (K, K).
+    chance = np.divide(total, known, out=np.full(total.shape, np.nan), where=known > 0)
+    variation = np.zeros(chance.shape)
+    for counted in counts:  # squared differences from what is expected, over the variance of a binomial; 0 without any
+        row = counted.sum(axis=1, keepdims=True)
+        expected = row * chance * (1 - chance)
+        apart = (counted - row * chance) ** 2
+        variation += np.divide(apart, expected, out=np.zeros(chance.shape), where=expected > _ROUNDING) / len(counts)
     tested = variation > _ROUNDING
     p, q = np.full((2, *chance.shape), np.nan)
     if not tested.any():
@@ -57,23 +72,6 @@ def against_orders(counts: np.ndarray) -> AgainstChance:
     pooled = beyond[np.searchsorted(rising, thresholds)] / (len(counts) * len(observed))
     p[tested], q[tested] = own / len(counts), false_discovery(pooled)
     return AgainstChance(chance, p, q)
-
-
-def _mean_share(counts: np.ndarray) -> np.ndarray:
-    """Return the mean of each pair's share of its row over the orders in which the row has changes, (K, K)."""
-    total, known = np.zeros((2, *counts.shape[1:]))
-    for counted in counts:
-        row = counted.sum(axis=1, keepdims=True)
-        total += counted / np.maximum(row, 1)
-        known += row > 0
-    return np.divide(total, known, out=np.full(total.shape, np.nan), where=known > 0)
-
-
-def _pearson(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """Return squared differences from what is expected, over the variance of a binomial, (K, K); 0 without any."""
-    row = count.sum(axis=1, keepdims=True)
-    variance = row * chance * (1 - chance)
-    return np.divide((count - row * chance) ** 2, variance, out=np.zeros(chance.shape), where=variance > _ROUNDING)
 
 
 def _deviance(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
@@ -299,13 +297,122 @@ class _Excursions:
         both = (before >= 0) & (after >= 0)
         middle, before, after = self.middle[both], before[both], after[both]
         visits = np.bincount(middle, minlength=self.states)
-        entropies = [self._entropy(middle, key, visits) for key in (before, after, before * self.states + after)]
+        entropies = []  # of the keys of each state's visits, in nats, (K,) each
+        for key in (before, after, before * self.states + after):
+            pair, count = np.unique(middle * self.states**2 + key, return_counts=True)
+            state = pair // self.states**2
+            entropies.append(np.bincount(state, entr(count / visits[state]), minlength=self.states))
         with np.errstate(invalid="ignore", divide="ignore"):
             share = (entropies[0] + entropies[1] - entropies[2]) / entropies[1]
         return visits, np.where(entropies[1] > _ROUNDING, np.maximum(share, 0.0), np.nan)
 
-    def _entropy(self, middle: np.ndarray, key: np.ndarray, visits: np.ndarray) -> np.ndarray:
-        """Return the entropy of the keys of each state's visits, in nats, (K,)."""
-        pair, count = np.unique(middle * self.states**2 + key, return_counts=True)
-        state = pair // self.states**2
-        return np.bincount(state, entr(count / visits[state]), minlength=self.states)
+
+_ROUNDING_OF_SHARES = 1e-12
+
+
+@dataclass(frozen=True)
+class Association:
+    """How much time tells about clusters, beyond what chance would. K states."""
+
+    explained: float  # share of the clusters' entropy that time explains, 0 to 1; NaN where only one label occurs
+    chance: float
+    """The mean of that share over circular shifts: not zero, since lives are few and labels cling together."""
+    chance_high: float  # its 95th percentile
+    p: float  # how often a shift explains as much, (1 + as much) / (1 + shifts)
+    state_explained: np.ndarray  # the share of the entropy of "this state or another" that time explains, (K,)
+    state_chance: np.ndarray  # its mean over shifts, (K,)
+    state_p: np.ndarray  # as `p`, (K,)
+    state_q: np.ndarray  # `state_p` corrected for the number of states (Benjamini and Hochberg 1995), (K,)
+    permutations: int
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Mean share of each state in each bin, each life weighing equally, and 95% bands. T bins, K states."""
+
+    edges: np.ndarray  # of the bins, (T + 1,), in shares of a life or in ticks
+    mean: np.ndarray  # (T, K); NaN where no life is in the bin
+    low: np.ndarray  # (T, K); NaN where no band can be told: one life, or all resamples agree
+    high: np.ndarray
+    lives: np.ndarray  # with ticks in the bin, (T,) int64
+
+
+def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, bootstrap: Bootstrap) -> Shares:
+    """Return each state's share in each bin, with bands from resampling episodes, then lives within them.
+
+    `edges` are in records of each life, (L, T + 1), `shown` the same as they are to be shown, (T + 1,).
+    """
+    width = np.diff(edges, axis=1)  # (L, T)
+    present = width > 0
+    weights = bootstrap.draw(sequences.units).episodes if len(sequences) > 1 else np.empty((0, len(sequences)))
+    lives, drawn = present.sum(axis=0), weights @ present  # (T,), (R, T)
+    parts = []
+    for state in range(len(sequences.labels)):
+        share = _share(sequences, state, edges, np.zeros(len(sequences), np.int64))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean, resampled = share.sum(axis=0) / lives, weights @ share / drawn
+        parts.append((mean, *band(resampled, bootstrap)))
+    mean, low, high = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+    return Shares(shown, mean, low, high, lives)
+
+
+def band(resampled: np.ndarray, bootstrap: Bootstrap) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interval of each bin, NaN where some resample had no life in it, (R, T) to (T,) twice."""
+    known = np.isfinite(resampled).all(axis=0) & (len(resampled) > 0)
+    low, high = np.full((2, resampled.shape[1]), np.nan)
+    if known.any():
+        low[known], high[known] = bootstrap.interval(resampled[:, known])
+    return low, high
+
+
+def association(
+    sequences: LabelSequences, edges: np.ndarray, permutations: int, seed: int, progress: Progress | None = None
+) -> Association:
+    """Test whether bins of time and clusters go together, against circular shifts of each life's labels.
+
+    `edges` are in records of each life, (L, T + 1).
+    """
+    rng = np.random.default_rng(seed)
+    unmoved = np.zeros(len(sequences), np.int64)
+    observed = _explained(_joint(sequences, edges, unmoved))  # (1 + K,)
+    null = np.empty((permutations, len(observed)))
+    for i in range(permutations):
+        null[i] = _explained(_joint(sequences, edges, rng.integers(sequences.lengths)))
+        if progress:
+            progress((i + 1) / permutations)
+    as_much = (null >= observed - _ROUNDING_OF_SHARES).sum(axis=0)
+    p = np.where(np.isnan(observed), 1.0, (1 + as_much) / (1 + permutations))
+    chance = null.mean(axis=0)
+    return Association(
+        explained=float(observed[0]), chance=float(chance[0]), chance_high=float(np.quantile(null[:, 0], 0.95)),
+        p=float(p[0]), state_explained=observed[1:], state_chance=chance[1:], state_p=p[1:],
+        state_q=stats.false_discovery_control(p[1:]), permutations=permutations,
+    )  # fmt: skip
+
+
+def _share(sequences: LabelSequences, state: int, edges: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Return the share of each life's bin that a state takes, 0 where the life has no tick in the bin, (L, T)."""
+    width = np.diff(edges, axis=1)
+    time = sequences.time_in(state, edges, shift)
+    return np.divide(time, width, out=np.zeros_like(time), where=width > 0)
+
+
+def _joint(sequences: LabelSequences, edges: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Return how probable each bin and state are together, each life weighing equally in each bin, (T, K)."""
+    present = np.count_nonzero(np.diff(edges, axis=1) > 0)
+    states = range(len(sequences.labels))
+    together = np.stack([_share(sequences, state, edges, shift).sum(axis=0) for state in states], axis=1)
+    return np.maximum(together, 0.0) / max(present, 1)
+
+
+def _explained(joint: np.ndarray) -> np.ndarray:
+    """Return the share of entropy that bins explain: of all states together, then of each against the rest, (1 + K,).
+
+    NaN where there is no entropy to explain.
+    """
+    bins, states = joint.sum(axis=1), joint.sum(axis=0)  # (T,), (K,)
+    rest = np.maximum(bins[:, None] - joint, 0.0)
+    entropy = np.append(entr(states).sum(), entr(states) + entr(rest.sum(axis=0)))
+    together = np.append(entr(joint).sum(), (entr(joint) + entr(rest)).sum(axis=0))
+    information = np.maximum(entr(bins).sum() + entropy - together, 0.0)
+    return np.divide(information, entropy, out=np.full(len(entropy), np.nan), where=entropy > _ROUNDING_OF_SHARES)

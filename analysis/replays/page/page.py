@@ -10,22 +10,32 @@ from analysis.materials import HARVESTED, MATERIALS
 from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.replays.clusters import ReplayClusters
-from analysis.replays.colours import NPC_KINDS, UNLABELLED, cluster_colours, npc_facts, policy_colours
-from analysis.replays.replay import CAUSES, EVENT_KINDS, STYLES, Events, Replay
+from analysis.replays.replay import (
+    CAUSES,
+    EVENT_KINDS,
+    NPC_KINDS,
+    STYLES,
+    UNLABELLED,
+    Events,
+    Replay,
+    cluster_colours,
+    npc_facts,
+    policy_colours,
+)
 
 
 def packed_replay(replay: Replay, events: Events, clusters: ReplayClusters | None) -> tuple[dict[str, Any], str]:
     """Return what `ReplayData.load` in `data.js` reads: facts, as JSON, and everything else as packed tables."""
     inventories = [[vars(item) for item in items] for items in replay.inventories]
     columns, content = pack(_tables(replay, events, clusters), {"inventories": inventories})
-    return _facts(replay, clusters) | {"columns": columns}, content
-
-
-def _facts(replay: Replay, clusters: ReplayClusters | None) -> dict[str, Any]:
-    """Return everything except the tables."""
     policies = sorted(set(replay.players.policies))
     colours = policy_colours(replay.players.policies)
-    return {
+    named: dict[str, dict[str, str]] | None = None
+    if clusters:  # a browser goes through clusters first, in their order
+        of_labels = cluster_colours(clusters.clusters)
+        names = {NOISE: "noise", UNLABELLED: "no label", **{label: f"cluster {label}" for label in clusters.clusters}}
+        named = {str(label): {"name": name, "colour": of_labels[label]} for label, name in names.items()}
+    facts = {
         "ticks": replay.ticks,
         "rows": replay.tiles.shape[0],
         "cols": replay.tiles.shape[1],
@@ -45,15 +55,10 @@ def _facts(replay: Replay, clusters: ReplayClusters | None) -> dict[str, Any]:
         "styles": STYLES,
         "eventKinds": EVENT_KINDS,
         "causes": CAUSES,
-        "clusters": _clusters(clusters.clusters) if clusters else None,
+        "clusters": named,
+        "columns": columns,
     }  # fmt: skip
-
-
-def _clusters(numbers: list[int]) -> dict[str, dict[str, str]]:
-    """Return the name and colour of each label; a browser goes through clusters first, in their order."""
-    named = {NOISE: "noise", UNLABELLED: "no label", **{number: f"cluster {number}" for number in numbers}}
-    colours = cluster_colours(numbers)
-    return {str(label): {"name": name, "colour": colours[label]} for label, name in named.items()}
+    return facts, content
 
 
 def _tables(replay: Replay, events: Events, clusters: ReplayClusters | None) -> dict[str, np.ndarray]:
@@ -65,19 +70,15 @@ def _tables(replay: Replay, events: Events, clusters: ReplayClusters | None) -> 
     for number, skill in enumerate(replay.skills):
         tables[f"player.level.{skill}"] = replay.players.skill_level[:, :, number].T
         tables[f"player.experience.{skill}"] = replay.players.skill_experience[:, :, number].T
-    places, offsets = _toggles(replay)
-    tables |= {"toggle.place": places, "toggle.offset": offsets}
+    # The tiles that were harvested or regrew, ordered by tick, and where each tick's tiles start.
+    before = (np.zeros(0, dtype=np.int32), *replay.harvested[:-1])
+    changed = [np.setxor1d(old, new) for old, new in zip(before, replay.harvested, strict=True)]
+    tables["toggle.place"] = np.concatenate(changed)
+    tables["toggle.offset"] = np.concatenate([[0], np.cumsum([len(places) for places in changed])])
     tables |= {f"event.{name}": column for name, column in vars(events).items()}
     if clusters:
         tables |= {"player.cluster": clusters.label.T, "player.exact": clusters.exact.T}
     return tables
-
-
-def _toggles(replay: Replay) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tiles that were harvested or regrew, ordered by tick, and where each tick's tiles start."""
-    before = (np.zeros(0, dtype=np.int32), *replay.harvested[:-1])
-    changed = [np.setxor1d(old, new) for old, new in zip(before, replay.harvested, strict=True)]
-    return np.concatenate(changed), np.concatenate([[0], np.cumsum([len(places) for places in changed])])
 
 
 _HERE = Path(__file__).parent

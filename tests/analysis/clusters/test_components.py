@@ -16,7 +16,7 @@ from analysis.clusters.components import (
     principal_components,
 )
 from analysis.clusters.dataset import Dataset, check_activations
-from analysis.clusters.residuals import residual_variables, residualize
+from analysis.clusters.summarise import residual_variables, residualize
 from analysis.labels import NOISE
 from analysis.lives import lives_of
 from tests.command import assert_refuses

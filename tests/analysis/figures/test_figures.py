@@ -18,8 +18,15 @@ from matplotlib.text import Text
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.components import ComponentReport, principal_components, report_components
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.figures import feature_scatter, metric_scatter, pair_panels, pca_feature_profiles, plane_scatter
-from analysis.clusters.heat_maps import cluster_features, pca_feature_correlations
+from analysis.clusters.figures import (
+    cluster_features,
+    feature_scatter,
+    metric_scatter,
+    pair_panels,
+    pca_feature_correlations,
+    pca_feature_profiles,
+    plane_scatter,
+)
 from analysis.clusters.projection import Projection
 from analysis.dynamics.figures import correlations_and_jacobians, flow
 from analysis.evaluation.held_out_tasks import CATEGORIES

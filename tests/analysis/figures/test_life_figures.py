@@ -11,8 +11,7 @@ from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
 from analysis.life.life_figure import MOST_COLUMNS, label_colour, life_figure
 from analysis.life.phases.figure import life_phase_figure, transitions_figure
-from analysis.life.phases.phases import association, shares
-from analysis.life.phases.transitions import dwelling, transitions
+from analysis.life.phases.transitions import association, dwelling, shares, transitions
 from analysis.life.phases.visits import phase_edges, visits
 from analysis.life.timeline import FEATURES_SHOWN, TickClusters, Timeline, timeline_of
 from analysis.statistics.resampling import Bootstrap

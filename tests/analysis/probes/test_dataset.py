@@ -14,7 +14,7 @@ from activation_store.schema import LIFE_KEY, DumpMetadata
 from activation_store.selection import Subsample
 from analysis.features.choices import CHOICES
 from analysis.features.observed import Observed
-from analysis.life.endings import died
+from analysis.life.events import died
 from analysis.materials import MATERIAL_NAMES
 from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data

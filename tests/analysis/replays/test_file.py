@@ -21,9 +21,8 @@ from analysis.labels import NOISE
 from analysis.replays import file as replay_file
 from analysis.replays import stream as replay_stream
 from analysis.replays.clusters import ReplayClusters, clusters_of
-from analysis.replays.colours import UNLABELLED
 from analysis.replays.file import read_replay
-from analysis.replays.replay import CAUSES, DEATH, KILL, LEVEL_UP, Events, Replay, events_of, policy_of
+from analysis.replays.replay import CAUSES, DEATH, KILL, LEVEL_UP, UNLABELLED, Events, Replay, events_of, policy_of
 from tests.command import assert_refuses
 from tests.fuzz import read_or_refuse
 from tests.planted_run import labelled_run, rewrite

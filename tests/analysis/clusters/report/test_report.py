@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tyro
 
-from analysis.clusters.report import CAPTIONS, command_of, report_html
+from analysis.clusters.outputs import CAPTIONS, command_of, report_html
 from analysis.clusters.settings import AnalysisSettings
 from common.files import write_json
 from common.number_text import share_text

@@ -8,8 +8,15 @@ import pytest
 from scipy.stats import binom
 
 from analysis.labels import NOISE
-from analysis.life.phases.phases import association, shares
-from analysis.life.phases.transitions import against_orders, dwelling, lagged_persistence, memory_of_two, transitions
+from analysis.life.phases.transitions import (
+    against_orders,
+    association,
+    dwelling,
+    lagged_persistence,
+    memory_of_two,
+    shares,
+    transitions,
+)
 from analysis.life.phases.visits import (
     VISITS_A_SPAN,
     LabelSequences,
