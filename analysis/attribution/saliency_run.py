@@ -44,7 +44,7 @@ from analysis.attribution.settings import TITLES, SaliencySettings
 from analysis.attribution.targets import Target, chosen_components, fitted_components, target_named
 from analysis.attribution.windows import Differentiable, LifeWindows, Sample, check_agent, read_samples, starts_around
 from analysis.lives import places_among
-from analysis.pages.summary.page import command_of
+from analysis.pages.pages import command_of
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.replays.film import write_film
 from analysis.runs.cluster_run import BEHAVIOURS_FILE, LABELS_FILE, ClusterRun, read_cluster_run

@@ -13,8 +13,7 @@ from analysis.clusters.dataset import Dataset
 from analysis.clusters.projection import Clustering, Projection
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
-from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, style_of
 from analysis.runs.run_folder import plain
 from analysis.statistics.effect_sizes import Moments, cohens_d
 

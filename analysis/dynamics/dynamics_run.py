@@ -31,7 +31,7 @@ from analysis.dynamics.stages import (
 )
 from analysis.dynamics.update import Update
 from analysis.features import Feature
-from analysis.pages.summary.page import Section, command_of, summary_page
+from analysis.pages.pages import Section, command_of, summary_page
 from analysis.runs.cluster_run import BEHAVIOURS_FILE, LABELS_FILE
 from analysis.runs.run_folder import Parts, RunFolder
 from analysis.tables import tab_separated

@@ -1,13 +1,23 @@
-"""How every page is made from its template: one layout around all, nothing undefined or unescaped, own scripts only."""
+"""How every page is made from its template: one layout around all, nothing undefined or unescaped, own scripts only.
+
+Tables in a page are packed into one run of bytes that deflates well; facts are JSON that is safe inside a script
+element. And the page of a run that is a text: what it found, in lines and figures, and the command that repeats it.
+"""
 
 import base64
 import hashlib
 import math
 import re
+import shlex
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import orjson
 
 from activation_store.schema import TILES_IN_VIEW
 from analysis.materials import MATERIALS
@@ -119,3 +129,104 @@ def ground_facts() -> dict[str, Any]:
         "materials": [{"name": material.name, "colour": material.colour} for material in MATERIALS],
         "harvestable": {material.name: True for material in MATERIALS if material.leaves is not None},
     }
+
+
+_BEST = 9
+_SIGNED_BYTE = 127
+
+
+def pack(tables: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Pack tables of integers, of truth values and of floats, exactly, and JSON values, as `unpacking.js` reads them.
+
+    Returns name, kind and shape of each, names must differ, and all in that order, deflated, as base64 text.
+
+    Bytes (uint8) are taken as they are, other integers as differences along the last axis.
+
+    Raises:
+        ValueError: an integer needs more than 32 bits.
+    """
+    columns, parts = [], []
+    for name, array in tables.items():
+        if array.dtype == np.uint8:
+            kind, content = "u1", array.tobytes()
+        elif array.dtype.kind == "f":
+            # All first bytes, then all second bytes and so on: like bytes side by side deflate well.
+            width = array.dtype.itemsize
+            kind = f"f{width}"
+            flat = np.ascontiguousarray(array, dtype=f"<{kind}").reshape(-1)
+            content = flat.view(np.uint8).reshape(array.size, width).T.tobytes()
+        else:
+            kind, content = _differences(array)
+        columns.append({"name": name, "kind": kind, "shape": array.shape})
+        parts.append(content)
+    for name, value in texts.items():
+        content = orjson.dumps(value)
+        columns.append({"name": name, "kind": "json", "shape": [len(content)]})
+        parts.append(content)
+    return columns, base64.b64encode(zlib.compress(b"".join(parts), _BEST)).decode()
+
+
+def embedded(content: Any) -> Any:
+    """Return JSON that is safe inside a script element, whatever its texts hold."""
+    from markupsafe import Markup
+
+    text = orjson.dumps(content).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def signed_bytes(values: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Return values in 127ths of the largest of them, int8, rounded; `most` must broadcast, and may be 0."""
+    return np.rint(values / np.where(most > 0, most, 1) * _SIGNED_BYTE).astype(np.int8)
+
+
+def _differences(array: np.ndarray) -> tuple[str, bytes]:
+    """Store differences along the last axis, in the smallest integers that hold the values: they deflate well."""
+    values = array.astype(np.int64)
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    fitting = [kind for kind in ("i1", "i2", "i4") if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max]
+    if not fitting:
+        raise ValueError(f"values from {low} to {high} need more than 32 bits")
+    steps = np.diff(values, axis=-1, prepend=0)
+    # Where a step does not fit it wraps round, and adding it up wraps round the same way.
+    return fitting[0], steps.astype(f"<{fitting[0]}").tobytes()
+
+
+Section = tuple[str, Sequence[str], Mapping[str, str]]
+"""A part of a page: its title; what was found, where lines that begin with a space are details of the line before, and
+empty ones begin a new paragraph; and how to read each figure, by its file's name in the run's folder."""
+
+
+def summary_page(folder: Path, heading: str, sections: Sequence[Section], command: Sequence[str]) -> str:
+    """Return the page as HTML.
+
+    Args:
+        sections: in order; figures that were not drawn are left out.
+    """
+    shown = []
+    for title, lines, figures in sections:
+        parts = [list(part) for is_text, part in groupby(lines, bool) if is_text]
+        paragraphs = [
+            {
+                "lines": [line for line in part if not line.startswith(" ")],
+                "details": [line.strip() for line in part if line.startswith(" ")],
+            }
+            for part in parts
+        ]
+        shown.append({"title": title, "paragraphs": paragraphs, "figures": figures_of(folder, figures)})
+    page = environment(_HERE, trim=True).get_template("summary.html")
+    return page.render(
+        name=folder.resolve().name, heading=heading, sections=shown, command=shlex.join(command),
+        style=style_of("document"),
+    )  # fmt: skip
+
+
+def command_of(script: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+    """Return the command line of a run: the dump, and every option that differs from its default."""
+    words = ["python", script, str(arguments["dump"])]
+    for name, value in arguments.items():
+        if name == "dump" or value == defaults.get(name):
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words

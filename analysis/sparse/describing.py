@@ -21,8 +21,7 @@ from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.views import view_facts
 from analysis.features.feature import Feature
 from analysis.features.registry import features_named
-from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, style_of
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
 from analysis.sparse.meaning import BESIDE, PERMUTATIONS, Meanings, correlations, feature_cards, meanings, rows_of

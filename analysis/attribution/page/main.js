@@ -135,12 +135,11 @@ function barsOf(state) {
 
 function bars(heading, list) {
   const far = largest(list.map(([, value]) => value));
-  return list.length ? [element("h3", {}, heading), ...list.map(([name, value]) => bar(name, value, 50 * Math.abs(value) / far))] : [];
-}
-
-/** To the right of the middle where it raises the target, to the left where it lowers it. */
-function bar(name, value, width) {
-  return barRow("part", name, rounded(value), { from: value > 0 ? 50 : 50 - width, width, colour: colourOf(value) });
+  const rows = list.map(([name, value]) => { // to the right of the middle where it raises the target, to the left where it lowers it
+    const width = 50 * Math.abs(value) / far;
+    return barRow("part", name, rounded(value), { from: value > 0 ? 50 : 50 - width, width, colour: colourOf(value) });
+  });
+  return list.length ? [element("h3", {}, heading), ...rows] : [];
 }
 
 /** Say what lies under the pointer, and what is attributed to it. */

@@ -9,8 +9,7 @@ import numpy as np
 
 from activation_store.records import Records
 from analysis.life.events import ITEMS
-from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, figures_of, ground_facts, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, figures_of, ground_facts, pack, scripts_of, style_of
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")

@@ -14,19 +14,6 @@ const LAST = facts.densities.length - 1;
 const ownSizes = new Map();
 for (let i = 0; i < count; i++) if (clusters.run[i] !== null) ownSizes.set(i, clusters.size[i]);
 
-/** The cluster of each point that is shown: at a level, or as the run has it. */
-function clusterOfPoints(level, own) {
-  if (own) return points.own;
-  const row = points.standing.subarray(level * count, (level + 1) * count);
-  return Int32Array.from(points.home, (home, i) => (points.lasts[i] > level ? row[home] : NOISE));
-}
-
-/** How many records, of all, each cluster holds: at a level, or as the run has it. */
-function sizesOf(level, own) {
-  if (own) return ownSizes;
-  const { clusters: there, sizes } = facts.levels[level];
-  return new Map(there.map((cluster, i) => [cluster, sizes[i]]));
-}
 
 const number = (value) => (value === null ? "∞" : Number(value.toPrecision(DECIMALS)).toLocaleString("en"));
 
@@ -116,9 +103,11 @@ function tell(level, sizes, own) {
 }
 
 function show() {
-  const level = Number(slider.value), own = ownBox.checked;
-  const clusterOf = clusterOfPoints(level, own);
-  const sizes = sizesOf(level, own);
+  // The cluster of each point, and how many records, of all, each cluster holds: at a level, or as the run has it.
+  const level = Number(slider.value), own = ownBox.checked, there = facts.levels[level];
+  const row = points.standing.subarray(level * count, (level + 1) * count);
+  const clusterOf = own ? points.own : Int32Array.from(points.home, (home, i) => (points.lasts[i] > level ? row[home] : NOISE));
+  const sizes = own ? ownSizes : new Map(there.clusters.map((cluster, i) => [cluster, there.sizes[i]]));
   const texts = new Map([...sizes].map(([cluster, size]) => [cluster, describe(cluster, size)]));
   // The run's own clusters have the colours and numbers of its figures.
   const colourOf = (cluster) => (own ? clusters.run[cluster] : clusters.colour[cluster]);

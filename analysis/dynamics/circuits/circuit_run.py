@@ -27,7 +27,7 @@ from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, read_tracks
 from analysis.dynamics.update import Update
 from analysis.figures.style import new_figure, style, title
-from analysis.pages.summary.page import command_of, summary_page
+from analysis.pages.pages import command_of, summary_page
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.runs.run_folder import RunFolder
 from analysis.tables import tab_separated

@@ -1,23 +1,18 @@
 /* A tick: what was seen, and what was done and happened. */
 
-/** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was propagated. */
-function clusterChip(state, tick) {
-  const { tables } = state.data;
-  const [label, own] = [tables.label[tick], tables.own[tick] !== 0], colour = state.data.colourOf(label);
-  const style = `border-color: ${colour}; background: ${own ? colour : "transparent"}`;
-  const mark = element("span", { class: own ? "chip own" : "chip propagated", "aria-hidden": "true", style });
-  return element("span", { class: "cluster" }, mark, state.called(label) + state.data.originOf(label, own));
-}
-
-/** A tick as a card: its view and its cluster. */
+/** A tick as a card: its view, and its cluster with a filled mark where it is the tick's own, a hollow one where it was propagated. */
 function viewCard(state, tick, width) {
-  const { data } = state;
+  const { data } = state, label = data.tables.label[tick], own = data.tables.own[tick] !== 0;
+  const mark = dot({ colour: data.colourOf(label), solid: own }, own ? "chip own" : "chip propagated");
   const canvas = element("canvas", { role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
   canvas.addEventListener("mousemove", (event) => { canvas.title = readAt(state, tick, tileUnder(canvas, event, data.facts.side)); });
   drawView(canvas, data, tick, width, data.mapOver(state.map, tick));
   return element(
     "figure", { class: "card" }, canvas,
-    element("figcaption", {}, element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick), mapLine(state, tick)),
+    element(
+      "figcaption", {}, element("b", {}, `tick ${data.tables.tick[tick]}`),
+      element("span", { class: "cluster" }, mark, state.called(label) + data.originOf(label, own)), mapLine(state, tick),
+    ),
   );
 }
 

@@ -11,7 +11,9 @@ class ClusterPanel {
     this.message = byId("labels-message");
     this.inputs = new Map();
     byId("cluster-list").append(...this.facts.clusters.map((cluster) => this.item(cluster)), this.noise());
-    listenTo("export-labels", "click", () => this.exportLabels());
+    listenTo("export-labels", "click", () => (
+      saveFile(this.facts, "labels", { kind: LABELS_KIND, labelsKey: this.facts.labelsKey, labels: this.state.names })
+    ));
     const file = byId("import-file");
     file.addEventListener("change", async () => {
       if (file.files.length) this.importFile(await file.files[0].text());
@@ -23,7 +25,7 @@ class ClusterPanel {
   item(cluster) {
     const input = element("input", {
       type: "text", maxlength: "200", placeholder: "your label", "aria-label": `Label of ${this.state.data.nameOf(cluster.label)}`,
-      onchange: () => this.rename(cluster.label, input.value),
+      onchange: () => this.take({ ...this.state.names, [cluster.label]: input.value.trim() }),
     });
     this.inputs.set(cluster.label, input);
     return element(
@@ -57,21 +59,10 @@ class ClusterPanel {
 
   // ---- labels of people
 
-  rename(label, text) {
-    const names = { ...this.state.names };
-    if (text.trim()) names[label] = text.trim();
-    else delete names[label];
-    this.take(names);
-  }
-
+  /** Take labels, and keep them. Pages opened from disk may have no storage: then the page says that it does not. */
   take(names) {
     for (const [label, input] of this.inputs) input.value = names[label] ?? "";
-    this.state.set("names", names);
-    this.keep();
-  }
-
-  /** Pages opened from disk may have no storage: then labels last until the page is closed, and the page says so. */
-  keep() {
+    this.state.set("names", Object.fromEntries(Object.entries(names).filter(([, text]) => text)));
     try {
       localStorage.setItem(this.storageKey(), JSON.stringify(this.state.names));
       this.say("");
@@ -89,14 +80,11 @@ class ClusterPanel {
     }
   }
 
-  /** The key that a file must have: labels are about this page's groups, a selection about the run's points. */
-  wantedKey({ kind }) { return kind === LABELS_KIND ? this.facts.labelsKey : this.facts.runKey; }
 
   storageKey() { return `explorer labels ${this.facts.labelsKey}`; }
 
   say(text) { this.message.textContent = text; }
 
-  exportLabels() { saveFile(this.facts, "labels", { kind: LABELS_KIND, labelsKey: this.facts.labelsKey, labels: this.state.names }); }
 
   importFile(text) {
     let content;
@@ -106,9 +94,11 @@ class ClusterPanel {
       this.say("That file is not JSON: choose one that this page has exported.");
       return;
     }
+    // Labels are about this page's groups, a selection about the run's points.
+    const wantedKey = content?.kind === LABELS_KIND ? this.facts.labelsKey : this.facts.runKey;
     if (content?.kind !== LABELS_KIND && content?.kind !== this.facts.selectionKind) {
       this.say("That file holds no labels of clusters and no selection: choose one that this page has exported or saved.");
-    } else if (content.runKey !== this.facts.runKey || (content.labelsKey ?? content.runKey) !== this.wantedKey(content)) {
+    } else if (content.runKey !== this.facts.runKey || (content.labelsKey ?? content.runKey) !== wantedKey) {
       this.say(`That file is of another run (${content.run}): it would name the wrong clusters or points.`);
     } else if (content.kind === this.facts.selectionKind) {
       const missing = this.selection.load(content);

@@ -13,7 +13,11 @@ class ExplorerData extends RecordedTicks {
     this.ticks = facts.recorded.ticks;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
     this.tracks = facts.tracks.map((track, i) => ({ ...track, steps: tables[`track.${i}`] }));
-    this.maps = facts.maps.map((map, i) => this.mapsOf(map, (name) => tables[`map.${i}.${name}`]));
+    this.maps = facts.maps.map((map, i) => { // of the runs of saliency.py
+      const [ticks, tiles, most, entities, parts] = ["ticks", "tiles", "most", "entities", "parts"].map((name) => tables[`map.${i}.${name}`]);
+      const starts = running(Array.from(ticks, (tick) => tables["entity.count"][tick]));
+      return { ...map, tiles, most, entities, parts, starts, numberAt: new Map(Array.from(ticks, (tick, number) => [tick, number])) };
+    });
     this.motions = facts.motions.map((motion, i) => new Motion(motion, this, i));
     this.views = this.unfoldViews();
     const starts = running(tables["life.ticks"]);
@@ -27,12 +31,6 @@ class ExplorerData extends RecordedTicks {
     return new ExplorerData(facts, await tablesIn("explorer-content", facts.columns));
   }
 
-  /** The maps of a run of saliency.py. */
-  mapsOf(map, table) {
-    const ticks = Array.from(table("ticks")), [tiles, most, entities, parts] = ["tiles", "most", "entities", "parts"].map(table);
-    const starts = running(ticks.map((tick) => this.tables["entity.count"][tick]));
-    return { ...map, tiles, most, entities, parts, starts, numberAt: new Map(ticks.map((tick, number) => [tick, number])) };
-  }
 
   /**
    * Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. What the last life
@@ -118,19 +116,6 @@ class ExplorerData extends RecordedTicks {
     return { start: this.lifeStart[life], end: this.lifeStart[life + 1] };
   }
 
-  /** The points of the life that a tick belongs to, in order of ticks. */
-  pointsOfLife(tick) {
-    const { start, end } = this.lifeOf(tick);
-    return range(start, end).filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
-  }
-
-  /** The ticks of all lives at the time of one, in the same episode. */
-  together(tick) {
-    const { episode, tick: time } = this.tables;
-    const ticks = [];
-    for (let at = 0; at < this.ticks; at += 1) if (time[at] === time[tick] && episode[at] === episode[tick]) ticks.push(at);
-    return ticks;
-  }
 
   /** Points of other lives that are most alike in hidden space, nearest first. */
   near(point) {

@@ -13,7 +13,7 @@ const PLOT_GROUND = "#eceef1"; // both ends of the colour scale stand out from i
 
 class Embedding extends Panel {
   div = byId("plot");
-  scatter = hasWebGL() ? "scattergl" : "scatter";
+  scatter = element("canvas").getContext("webgl") ? "scattergl" : "scatter";
 
   async draw() {
     await Plotly.newPlot(this.div, this.traces(), this.layout(), {
@@ -165,11 +165,7 @@ class Embedding extends Panel {
   recolour() {
     const changes = Object.entries(this.colours()).map(([key, value]) => [`marker.${key}`, [value]]);
     Plotly.update(this.div, { ...Object.fromEntries(changes), text: [this.texts()] }, { annotations: this.numbers() }, [POINTS]);
-    this.nameGroups();
-  }
-
-  /** The names of groups that have one, in their colours. */
-  nameGroups() {
+    // The names of groups that have one, in their colours.
     const named = this.categories()?.groups.filter(({ name }) => name) ?? [], list = byId("groups");
     list.hidden = !named.length;
     list.replaceChildren(...named.map((group) => element("li", {}, swatchOf(group), group.name)));
@@ -188,7 +184,7 @@ class Embedding extends Panel {
     const pixels = (place, axis) => ((place - inView[axis][0]) / (inView[axis][1] - inView[axis][0])) * sizes[axis];
     const shown = [];
     for (const [label, own] of [...points].filter(([, some]) => some.length).sort(([, one], [, other]) => other.length - one.length)) {
-      const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
+      const [across, up] = [x, y].map((axis) => own.map((point) => axis[point]).sort((one, other) => one - other)[own.length >> 1]); // medians
       const off = (point) => Math.hypot(x[point] - across, y[point] - up);
       const middle = nearest(own, off);
       const number = { text: String(label), x: x[middle], y: y[middle] };
@@ -205,8 +201,8 @@ class Embedding extends Panel {
   // ---- what is marked
 
   showLife() {
-    const { tick } = this.state;
-    const points = tick === null ? [] : this.data.pointsOfLife(tick);
+    const { tick, life } = this.state, { pointAt } = this.data;
+    const points = tick === null ? [] : range(life.start, life.end).filter((at) => pointAt.has(at)).map((at) => pointAt.get(at));
     const latest = points.findLastIndex((point) => this.data.tables["point.tick"][point] <= tick);
     const near = points.slice(Math.max(0, latest - PATH_POINTS), latest + PATH_POINTS + 1);
     const shown = [points, near, points.slice(latest, latest + 1)];
@@ -236,7 +232,6 @@ class Embedding extends Panel {
   }
 }
 
-function hasWebGL() { return Boolean(element("canvas").getContext("webgl")); }
 
 /** Text that plotly, which knows some tags, shows as it stands. */
 function escaped(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); }
@@ -247,7 +242,6 @@ function shortNumber(value, digits = 4) {
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
 
-function median(values) { return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)]; }
 
 /** Ends of the values without outliers; of all values where that leaves nothing. */
 function span(values) {

@@ -187,7 +187,12 @@ class LifePanel extends Panel {
       const domain = [bottom + GAP / whole / 2, top - GAP / whole / 2];
       axes[`yaxis${number}`] = { domain, fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...part.axis };
       traces.push(...part.traces.map((trace) => ({ ...trace, yaxis: `y${number}` })));
-      if (part.legend) legends.push(this.legend(part.legend, domain[1]));
+      if (part.legend) {
+        legends.push({
+          text: part.legend, x: 1, y: domain[1], xref: "paper", yref: "paper", xanchor: "right", yanchor: "bottom", showarrow: false,
+          font: { size: 10 }, borderpad: 0,
+        });
+      }
       top = bottom;
     });
     Plotly.react(this.plot, traces, { ...this.layout(whole), ...axes, annotations: legends }, {
@@ -195,7 +200,11 @@ class LifePanel extends Panel {
       doubleClick: false, // two clicks are two ticks; and plotly would go back to the range of the life that was open first
     });
     for (const event of ["plotly_click", "plotly_hover", "plotly_relayout"]) this.plot.removeAllListeners(event);
-    this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));
+    this.plot.on("plotly_click", ({ event: { clientX } }) => {
+      // The time of the click itself: that of the point it belongs to would be the middle of a bar.
+      const { xaxis } = this.plot._fullLayout, time = xaxis.p2l(clientX - this.plot.getBoundingClientRect().left - xaxis._offset);
+      this.go(nearest(this.ticks(), (tick) => Math.abs(this.data.tables.tick[tick] - time)));
+    });
     this.plot.on("plotly_hover", ({ points }) => {
       const row = points.find(({ data }) => data.meta);
       if (!row) return;
@@ -225,13 +234,17 @@ class LifePanel extends Panel {
     const kinds = facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
     const labelled = tracks.filter(({ clusters }) => clusters);
     const runs = Map.groupBy(tracks.filter(({ clusters }) => !clusters), ({ run }) => run);
-    const lines = facts.panels.map(({ title, columns }) => ({
-      height: LANE_HEIGHTS.line, axis: { title: this.title(title), rangemode: "tozero", nticks: 4 }, traces: this.lineTraces(columns),
-      legend: this.inColours(columns),
-    }));
+    const lines = facts.panels.map(({ title, columns }) => {
+      const names = Object.entries(columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${DASH_MARKS[i]} ${name}</span>`);
+      return {
+        height: LANE_HEIGHTS.line, traces: this.lineTraces(columns), legend: names.length > 1 ? names.join("   ") : "",
+        axis: { title: { text: title.replace(" (", "<br>("), font: { size: 10 }, standoff: 4 }, rangemode: "tozero", nticks: 4 },
+      };
+    });
     const value = lines[facts.panels.findIndex(({ title }) => title === "value")];
     const heat = Array.from(runs, ([run, rows]) => this.heatRows(run, rows));
     const first = this.state.layout === "panel"; // what the policy computes comes before how the agent fares
+    const { map } = this.state, mapped = this.ticks().filter((tick) => map?.numberAt.has(tick));
     const strip = (name, traces) => ({
       height: LANE_HEIGHTS.strip, axis: { range: [0, 1], tickvals: [0.5], ticktext: [name], showgrid: false }, traces,
     });
@@ -244,8 +257,11 @@ class LifePanel extends Panel {
       ...(first ? [value, ...heat].filter(Boolean) : []),
       ...lines.filter((line) => !first || line !== value),
       this.lanes(kinds, this.eventTraces(kinds, events)),
-      ...this.mapLane(),
-      this.lanes(acts.map(([, name]) => name), this.actTraces(acts)),
+      ...(mapped.length ? [this.lanes(["map"], [this.marks(mapped, 0, { symbol: "square", size: 5 }, `map of ${escaped(map.of)}`)])] : []),
+      this.lanes(acts.map(([, name]) => name), acts.map(([key, name], lane) => {
+        const acted = this.ticks().filter((tick) => tables[key][tick]);
+        return { ...this.marks(acted, lane, { symbol: "line-ns", size: 10, line: { width: 1.3, color: MARK_COLOUR } }, name), name };
+      })),
       ...(first ? [] : heat),
     ];
   }
@@ -258,12 +274,6 @@ class LifePanel extends Panel {
     };
   }
 
-  /** The ticks that have a saliency map, if any has. */
-  mapLane() {
-    const { map } = this.state, mapped = this.ticks().filter((tick) => map?.numberAt.has(tick));
-    if (!mapped.length) return [];
-    return [this.lanes(["map"], [this.marks(mapped, 0, { symbol: "square", size: 5 }, `map of ${escaped(map.of)}`)])];
-  }
 
   /** The ticks that were simulated, if any were, a mark where a simulated life begins. */
   simulatedLane() {
@@ -309,14 +319,6 @@ class LifePanel extends Panel {
 
   clock() { return this.data.tables.tick.subarray(this.life.start, this.life.end); }
 
-  /** The time that a click is at: that of the point it belongs to would be the middle of a bar. */
-  timeAt({ clientX }) {
-    const { xaxis } = this.plot._fullLayout;
-    return xaxis.p2l(clientX - this.plot.getBoundingClientRect().left - xaxis._offset);
-  }
-
-  /** The place, among all ticks, of the life's tick that is nearest to a time. */
-  tickAt(time) { return nearest(this.ticks(), (tick) => Math.abs(this.data.tables.tick[tick] - time)); }
 
   layout(whole) {
     const clock = this.clock();
@@ -332,19 +334,6 @@ class LifePanel extends Panel {
     return { font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff" };
   }
 
-  title(text) { return { text: text.replace(" (", "<br>("), font: { size: 10 }, standoff: 4 }; }
-
-  /** What lines are, in their colours; nothing for one line. */
-  inColours(columns) {
-    const names = Object.entries(columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${DASH_MARKS[i]} ${name}</span>`);
-    return names.length > 1 ? names.join("   ") : "";
-  }
-
-  legend(text, top) {
-    return {
-      text, x: 1, y: top, xref: "paper", yref: "paper", xanchor: "right", yanchor: "bottom", showarrow: false, font: { size: 10 }, borderpad: 0,
-    };
-  }
 
   cursor() {
     const now = this.data.tables.tick[this.state.tick];
@@ -363,13 +352,6 @@ class LifePanel extends Panel {
     }] : [])]);
   }
 
-  actTraces(acts) {
-    return acts.map(([key, name], lane) => {
-      const acted = this.ticks().filter((tick) => this.data.tables[key][tick]);
-      const marker = { symbol: "line-ns", size: 10, line: { width: 1.3, color: MARK_COLOUR } };
-      return { ...this.marks(acted, lane, marker, name), name };
-    });
-  }
 
   eventTraces(kinds, events) {
     return kinds.map((kind, lane) => {

@@ -122,7 +122,10 @@ async function start() {
   if (state.data.facts.circuits.length) new Circuits(state.data.facts);
   new ClusterPanel(state, selection);
   new QuantityCard(state, embedding);
-  listenToEdits(state);
+  document.addEventListener("click", ({ target: { dataset: { colour, film, dose } } }) => { // of edits: their buttons
+    if (film) showFilm(film, state.data.tables.films[film], dose);
+    if (colour) state.colour(colour);
+  });
   for (const [id, what] of Object.entries({ "plane": "plane", "overlay": "overlay", "simulation": "simulation", "colour-by": "colourBy" })) {
     listenTo(id, "change", ({ target }) => state.set(what, target.value));
   }

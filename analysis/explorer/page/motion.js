@@ -120,8 +120,9 @@ class MotionPane extends Panel {
     const { cell, motion: { count }, component } = this, side = cell * count;
     const context = sharp(canvas, width, EDGE + side), darkest = most(), dot = Math.max(1, Math.min(2.2, cell / 5));
     for (const { later, earlier, sure, [name]: value } of this.entries) {
-      const [x, y] = [EDGE + earlier * cell, later * cell];
-      context.fillStyle = Number.isNaN(value) ? "#c9ced4" : diverging(Math.sign(value) * Math.sqrt(Math.abs(value) / darkest));
+      const [x, y] = [EDGE + earlier * cell, later * cell], strength = Math.min(1, Math.sqrt(Math.abs(value) / darkest));
+      const colour = (value > 0 ? UP : DOWN).map((part) => Math.round(255 - (255 - part) * strength)); // over white
+      context.fillStyle = Number.isNaN(value) ? "#c9ced4" : `rgb(${colour.join(", ")})`;
       context.fillRect(x, y, cell + 0.5, cell + 0.5);
       if (name === "r" && sure) drawDisc(context, x + cell / 2, y + cell / 2, dot, styled("text"));
     }
@@ -207,8 +208,3 @@ class MotionPane extends Panel {
   tell(text) { byId("matrix-text").textContent = text || "Point at a cell: row = later component, column = earlier one."; }
 }
 
-/** From blue over white to red: -1 to 1. */
-function diverging(share) {
-  const strength = Math.min(1, Math.abs(share));
-  return `rgb(${(share > 0 ? UP : DOWN).map((part) => Math.round(255 - (255 - part) * strength)).join(", ")})`;
-}

@@ -24,8 +24,7 @@ from analysis.interventions.page.scripts import page_scripts
 from analysis.labels import NOISE
 from analysis.life.events import DIED, EVENT_KINDS, LifeEvents, action_words
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
-from analysis.pages.packing import embedded, pack, signed_bytes
-from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, signed_bytes, style_of
 from analysis.runs.saliency_maps import PARTS
 from analysis.runs.selection_file import SELECTION_KIND
 
@@ -76,7 +75,7 @@ def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
 _PARTS = (
-    "data", "card", "statistics", "embedding", "life", "world", "selection", "edits", "quantity", "motion", "circuits",
+    "data", "card", "statistics", "embedding", "life", "world", "selection", "quantity", "motion", "circuits",
     "clusters", "search", "panes", "address", "main",
 )  # fmt: skip
 _SCRIPTS = [_HERE / f"{name}.js" for name in _PARTS]

@@ -25,7 +25,10 @@ class Panes {
       menu.querySelector("summary").focus();
     });
     this.draw();
-    listenTo("layout", "change", ({ target }) => this.arrange(target.value));
+    listenTo("layout", "change", ({ target }) => { // with the panes that it shows at first
+      state.away = AWAY[target.value];
+      state.set("layout", target.value);
+    });
     state.on(["away", "layout"], () => this.draw());
     state.on(["selection"], () => { if (state.selection) state.set("away", state.away.filter((id) => id !== "looked-at")); });
     state.on(["tick"], () => { // without a life, the embedding is all there is to go on from
@@ -33,11 +36,6 @@ class Panes {
     });
   }
 
-  /** Take a layout, with the panes that it shows at first. */
-  arrange(layout) {
-    this.state.away = AWAY[layout];
-    this.state.set("layout", layout);
-  }
 
   choose() { this.state.set("away", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }
 

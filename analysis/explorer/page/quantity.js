@@ -1,4 +1,5 @@
-/* The quantity that colours stand for, as a card: how it is spread, what it goes with, and where it is greatest. */
+/* The quantity that colours stand for, as a card: how it is spread, what it goes with, and where it is greatest; and edits of
+   the memory in the running game: what was done to it. */
 
 const BINS = 40;
 const SHOWN = 6; // points at either end, of as many lives
@@ -25,7 +26,7 @@ class QuantityCard {
     byId("quantity-name").textContent = quantity.name;
     byId("quantity-body").replaceChildren(
       element("p", { class: "dim" }, quantity.definition ?? ""),
-      ...(isYesOrNo(values) ? this.share(values) : this.spread(values, quantity.unit)),
+      ...(values.every((value) => value === 0 || value === 1) ? this.share(values) : this.spread(values, quantity.unit)),
       element("p", { class: "note" }, "Goes with (r over all points, not tested):"),
       element("dl", {}, ...this.goesWith(quantity, values).flatMap(([name, r]) => [element("dt", {}, name), element("dd", {}, signed(r))])),
       ...extremes.flatMap(([end, points]) => [
@@ -83,7 +84,24 @@ class QuantityCard {
   }
 }
 
-function isYesOrNo(values) { return values.every((value) => value === 0 || value === 1); }
+/** The edits of what colours stand for, as elements. */
+function editsOf(colourBy) {
+  const number = colourBy.match(/^track\.(\d+)$/)?.[1];
+  const own = Array.from(document.querySelectorAll("#edits article")).filter(({ dataset }) => dataset.tracks.split(" ").includes(number));
+  return own.length ? [element("p", { class: "note" }, "Edited in play:"), ...own.map((edit) => edit.cloneNode(true))] : [];
+}
+
+/** The page of an intervention at a dose, over this one; it may run its own scripts, and reach nothing of this page. */
+function showFilm(name, page, dose) {
+  const frame = element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", name: `dose ${dose}`, srcdoc: page });
+  const closed = new AbortController();
+  const dialog = element("dialog", { class: "film", onclose: () => { closed.abort(); dialog.remove(); } },
+    element("div", { class: "row" }, element("h2", {}, name), element("button", { type: "button", onclick: () => dialog.close() }, "Close")), frame);
+  // A key that is pressed in the frame is not heard here, so the page in it says so.
+  window.addEventListener("message", ({ source, data }) => { if (source === frame.contentWindow && data === "Escape") dialog.close(); }, { signal: closed.signal });
+  document.body.append(dialog);
+  dialog.showModal();
+}
 
 /** Pearson's r; NaN where a value is missing or one of them does not vary. */
 function correlation(one, other) {

@@ -92,7 +92,8 @@ class SearchBox {
         kind: "colour by", name: text, text, act: () => state.colour(value),
       })),
       ...Array.from(document.querySelectorAll("#edits article"), (edit) => ({
-        kind: "show", text: `edit in play: ${edit.querySelector("h3").textContent}`, act: () => showEdit(edit),
+        kind: "show", text: `edit in play: ${edit.querySelector("h3").textContent}`,
+        act: () => { edit.closest("details").open = true; edit.scrollIntoView({ block: "nearest" }); },
       })),
       ...this.lives(),
     ];

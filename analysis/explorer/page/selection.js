@@ -69,14 +69,12 @@ class SelectionPanel extends Panel {
     );
   }
 
-  tooFew({ informative, episodes }) {
-    const [held, needed] = informative < FEWEST_LIVES ? [counted(informative, "life", "lives"), FEWEST_LIVES] : [counted(episodes, "episode"), FEWEST_EPISODES];
-    return `only ${held} with information: at least ${needed} are needed`;
-  }
 
   /** A feature's name, and its numbers under it: side by side they would be wider than the panel. */
   lines(row) {
-    const untested = Number.isNaN(row.p) ? this.tooFew(row) : null;
+    const [held, needed] = row.informative < FEWEST_LIVES ? [counted(row.informative, "life", "lives"), FEWEST_LIVES]
+      : [counted(row.episodes ?? 0, "episode"), FEWEST_EPISODES];
+    const untested = Number.isNaN(row.p) ? `only ${held} with information: at least ${needed} are needed` : null;
     const givenTime = row.q <= LEVEL && row.qGivenTime !== undefined ? probability(row.qGivenTime) : "";
     const numbers = [shortNumber(row.mean, 3), shortNumber(row.rest, 3), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
     return element(

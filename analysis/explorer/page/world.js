@@ -34,7 +34,11 @@ class WorldPane extends Panel {
     context.globalAlpha = PALE; // so that marks stand out
     context.drawImage(ground.picture, 0, 0, size, size);
     context.globalAlpha = 1;
-    this.agents = this.present(tick);
+    const { episode, tick: time } = tables; // the agents of the page that are alive then
+    this.agents = range(0, this.data.ticks).filter((at) => time[at] === time[tick] && episode[at] === episode[tick]).map((at) => {
+      const { row, col } = this.data.place(at), [x, y] = this.middle(row, col);
+      return { at, x, y };
+    });
     this.drawWay(context, tick);
     for (const { row, col, npc } of this.seen(tick).values()) {
       const [x, y] = this.middle(row, col);
@@ -70,13 +74,6 @@ class WorldPane extends Panel {
 
   middle(row, col) { return [(col - this.corner.col + 0.5) * this.scale, (row - this.corner.row + 0.5) * this.scale]; }
 
-  /** The agents of the page that are alive then: [{at, x, y}]. */
-  present(tick) {
-    return this.data.together(tick).map((at) => {
-      const { row, col } = this.data.place(at), [x, y] = this.middle(row, col);
-      return { at, x, y };
-    });
-  }
 
   /** Whom these agents see, who are not among them: NPCs, and players that the page does not hold. */
   seen(tick) {

@@ -27,9 +27,11 @@ class ArmView extends MapView {
 
   labelOf(player) { return `agent ${this.data.players.ids[player]}`; }
 
+  /** The map; and the agent that the pointer is on in either map, marked in both. */
   draw() {
     super.draw();
-    this.drawHovered();
+    const { hovered, followed } = this.state, entity = this.shownPlayer(hovered);
+    if (entity && hovered !== followed) drawRing(this.context, entity.x, entity.y, this.radius() + 4, [[2, "#ffffff"]]);
   }
 
   /** The whole paths of the picked agent in both arms, this arm's on top; what is still to come is faint. */
@@ -60,11 +62,6 @@ class ArmView extends MapView {
     context.restore();
   }
 
-  /** Show in both maps which agent the pointer is on in either. */
-  drawHovered() {
-    const { hovered, followed } = this.state, entity = this.shownPlayer(hovered);
-    if (entity && hovered !== followed) drawRing(this.context, entity.x, entity.y, this.radius() + 4, [[2, "#ffffff"]]);
-  }
 
   /** The agent under the pointer, if the pointer is on this map. */
   hoveredPlayer() {

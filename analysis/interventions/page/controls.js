@@ -37,8 +37,9 @@ class ComparedControls {
 
   /** Zoom to all places where the chosen agent is in either arm. */
   showPaths() {
-    const { state } = this;
-    const of = (property) => SIDES.flatMap((side) => state.pathOf(side, state.followed, property));
+    const { state } = this, { followed } = state;
+    const of = (property) => Object.values(state.replays).flatMap(({ players, ticks }) => range(0, ticks)
+      .filter((tick) => players.present(followed, tick)).map((tick) => players.at(property, followed, tick)));
     const { smallest } = state.camera;
     state.camera.fitted = false;
     state.camera.fit(boxAround(of("row"), of("col"), 3));

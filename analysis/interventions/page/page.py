@@ -16,8 +16,7 @@ from activation_store.interventions import (
     replayed_arms,
 )
 from analysis.interventions.page.scripts import page_scripts
-from analysis.pages.packing import embedded
-from analysis.pages.pages import Scripts, environment, picture, style_of
+from analysis.pages.pages import Scripts, embedded, environment, picture, style_of
 from analysis.replays.file import read_replay
 from analysis.replays.page.page import packed_replay
 from analysis.replays.replay import Entities, Replay, events_of

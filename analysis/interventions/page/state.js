@@ -51,13 +51,10 @@ class ComparedState extends ViewState {
   /** "alive", "died at tick 17, starved", or "alive when the episode ended". */
   fateOf(side, player) {
     const replay = this.replays[side], death = replay.deathOf(player, this.tick);
-    if (death) return `died at tick ${death.tick}, ${this.causeOf(replay, death)}`;
-    return replay.players.alive(player, this.tick) ? "alive" : "alive when the episode ended";
-  }
-
-  causeOf(replay, death) {
-    if (death.other > 0) return `killed by ${this.nameOf(this.data.find(death.other).index)}`;
-    return death.other ? "killed by an NPC" : replay.facts.causes[death.detail];
+    if (!death) return replay.players.alive(player, this.tick) ? "alive" : "alive when the episode ended";
+    const cause = death.other > 0 ? `killed by ${this.nameOf(this.data.find(death.other).index)}`
+      : death.other ? "killed by an NPC" : replay.facts.causes[death.detail];
+    return `died at tick ${death.tick}, ${cause}`;
   }
 
   /** The last values of an agent in one replay, at or before the current tick. */
@@ -69,12 +66,6 @@ class ComparedState extends ViewState {
     );
   }
 
-  /** A property of an agent in one replay, at every tick at which it is there. */
-  pathOf(side, player, property) {
-    const { players, ticks } = this.replays[side];
-    return Array.from({ length: ticks }, (_, tick) => tick).filter((tick) => players.present(player, tick))
-      .map((tick) => players.at(property, player, tick));
-  }
 
   /** One line on an agent in one replay. */
   inWords(side, player) {

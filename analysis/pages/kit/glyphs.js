@@ -105,6 +105,12 @@ function markCanvas(draw) {
   return canvas;
 }
 
+/** A dot in a colour, hollow where what it stands for is not this tick's own. */
+function dot({ colour, solid }, kind = "dot") {
+  const style = `border-color: ${colour}; background: ${solid ? colour : "transparent"}`;
+  return element("span", { class: kind, "aria-hidden": "true", style });
+}
+
 /** A mark and what it means, for legends. */
 function legendItem(meaning, draw) { return element("li", {}, markCanvas(draw), meaning); }
 

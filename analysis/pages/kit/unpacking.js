@@ -1,17 +1,8 @@
-/* The tables of a page, as packing.py packs them. */
+/* The tables of a page, as pages.py packs them. */
 
 const TABLE_KINDS = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
 
-/** Inflate base64 text to bytes. */
-async function inflated(base64) {
-  const binary = atob(base64);
-  const bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i); // several times faster than Uint8Array.from
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-/** Cut the bytes into tables, as packing.py describes them. */
+/** Cut the bytes into tables, as pages.py describes them. */
 function unpacked(columns, bytes) {
   const tables = {};
   let at = 0;
@@ -73,10 +64,12 @@ function partAt(starts, place) {
 /** The facts in an element. */
 function factsIn(id) { return JSON.parse(byId(id).textContent); }
 
-/** Unpack the tables in an element, which is then removed. */
+/** Inflate and unpack the tables in an element, which is then removed. */
 async function tablesIn(id, columns) {
-  const holder = byId(id);
-  const bytes = await inflated(holder.textContent.trim());
+  const holder = byId(id), binary = atob(holder.textContent.trim()), bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i); // several times faster than Uint8Array.from
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const inflated = new Uint8Array(await new Response(stream).arrayBuffer());
   holder.remove();
-  return unpacked(columns, bytes);
+  return unpacked(columns, inflated);
 }

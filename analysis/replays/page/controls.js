@@ -16,10 +16,11 @@ class Controls {
 
   /** A box for each kind of event. */
   offerEvents() {
-    const kinds = [...this.state.data.facts.eventKinds, "hit", "hit taken"];
+    const { state } = this, kinds = [...state.data.facts.eventKinds, "hit", "hit taken"];
     const plural = { "death": "deaths", "kill": "kills", "level-up": "level-ups", "hit": "hits", "hit taken": "hits taken" };
+    const hidden = () => this.boxes.filter(({ checked }) => !checked).map(({ value }) => value);
     this.boxes = kinds.map((kind) => {
-      const box = element("input", { type: "checkbox", checked: "", value: kind, onchange: () => this.chooseEvents() });
+      const box = element("input", { type: "checkbox", checked: "", value: kind, onchange: () => state.set("hidden", hidden()) });
       const { shape, colour } = EVENT_MARKS[kind];
       const mark = markCanvas((context) => drawShape(context, shape, 8, 8, 4.5, colour, "#15181c"));
       byId("event-kinds").append(element("label", {}, box, mark, plural[kind]));
@@ -27,7 +28,6 @@ class Controls {
     });
   }
 
-  chooseEvents() { this.state.set("hidden", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }
 
   keys() {
     const { state } = this, { clusters } = state.data.facts;

@@ -40,7 +40,11 @@ class ReplayData {
     this.cols = facts.cols;
     this.players = new Entities("player", facts.players, tables, facts.ticks);
     this.npcs = new Entities("npc", facts.npcs, tables, facts.ticks);
-    this.events = this.readEvents();
+    const numbers = ["player", "other", "detail", "value"];
+    this.events = Array.from(tables["event.tick"], (tick, i) => ({
+      tick, kind: facts.eventKinds[tables["event.kind"][i]],
+      ...Object.fromEntries(numbers.map((name) => [name, tables[`event.${name}`][i]])),
+    }));
     const byPlayer = Map.groupBy(this.events, ({ player }) => player);
     this.eventsOf = this.players.indices.map((player) => byPlayer.get(player) ?? []);
     this.hits = []; // by player
@@ -52,13 +56,6 @@ class ReplayData {
     return new ReplayData(facts, await tablesIn(`${name}-content`, facts.columns));
   }
 
-  readEvents() {
-    const { tables } = this, numbers = ["player", "other", "detail", "value"];
-    return Array.from(tables["event.tick"], (tick, i) => ({
-      tick, kind: this.facts.eventKinds[tables["event.kind"][i]],
-      ...Object.fromEntries(numbers.map((name) => [name, tables[`event.${name}`][i]])),
-    }));
-  }
 
   /** Players or NPCs, and the place among them, of an id of the game; null if there is none. */
   find(id) {
@@ -100,10 +97,9 @@ class ReplayData {
   }
 
   /** Hits that a player gave and took, as events; found when first asked for. */
-  hitsOf(player) { return this.hits[player] ??= this.findHits(player); }
-
-  findHits(player) {
-    const hits = [];
+  hitsOf(player) {
+    if (this.hits[player]) return this.hits[player];
+    const hits = this.hits[player] = [];
     for (let tick = 0; tick < this.ticks; tick++) {
       const target = this.players.at("target", player, tick);
       if (target) {

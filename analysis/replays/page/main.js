@@ -60,8 +60,10 @@ async function start() {
   const list = new AgentList(state);
   const panels = [new Controls(state, map), new AgentPanel(state), list, new Legend(state)];
   state.on(["followed"], () => {
-    if (state.followed !== null) map.approach();
-    list.reveal();
+    if (state.followed !== null) {
+      map.approach();
+      list.rows[state.followed].item.scrollIntoView({ block: "nearest" });
+    }
     byId("legend").open = state.followed === null;
   });
   if (state.data.facts.clusters) state.set("colourBy", "cluster");

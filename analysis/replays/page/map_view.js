@@ -53,33 +53,22 @@ class MapView {
     this.shown = [];
     this.pointer = null;
     this.show(data);
-    this.bounds = this.worldBounds();
+    const { rows, cols, tables: { tiles } } = data, known = [...tiles.keys()].filter((place) => tiles[place] !== VOID);
+    // The part of the map that is not void, with a margin.
+    this.bounds = known.length ? boxAround(known.map((place) => Math.floor(place / cols)), known.map((place) => place % cols), 1)
+      : { top: 0, left: 0, bottom: rows, right: cols };
     new ResizeObserver(() => this.resize()).observe(this.canvas);
     this.resize();
     this.listen();
   }
 
-  /** Show a replay of the same map. */
+  /** Show a replay of the same map: one pixel a tile on a hidden canvas, repainted only where tiles change. */
   show(data) {
     this.data = data;
     this.clock = new TileClock(data);
-    this.paintWorld();
-  }
-
-  /** The part of the map that is not void, with a margin. */
-  worldBounds() {
-    const { rows, cols, tables: { tiles } } = this.data;
-    const known = [...tiles.keys()].filter((place) => tiles[place] !== VOID);
-    if (!known.length) return { top: 0, left: 0, bottom: rows, right: cols };
-    return boxAround(known.map((place) => Math.floor(place / cols)), known.map((place) => place % cols), 1);
-  }
-
-  // ---- tiles: one pixel each on a hidden canvas, repainted only where they change
-
-  paintWorld() {
-    this.world = element("canvas", { width: this.data.cols, height: this.data.rows });
+    this.world = element("canvas", { width: data.cols, height: data.rows });
     this.worldContext = this.world.getContext("2d");
-    this.data.tables.tiles.forEach((_, place) => this.paintTile(place));
+    data.tables.tiles.forEach((_, place) => this.paintTile(place));
     this.moveTiles();
   }
 
@@ -153,7 +142,11 @@ class MapView {
     this.drawAttacks();
     for (const entity of visible) this.drawEntity(entity);
     this.drawFollowed();
-    this.drawPing();
+    const { ping, tick } = this.state;
+    if (ping?.tick === tick) {
+      const { x, y } = camera.toScreen(ping.row, ping.col);
+      drawRing(this.context, x, y, this.radius() + 11, RING);
+    }
     this.showTooltip();
   }
 
@@ -268,12 +261,6 @@ class MapView {
     return this.camera.toScreen(players.at("row", followed, seen), players.at("col", followed, seen));
   }
 
-  drawPing() {
-    const { ping, tick } = this.state;
-    if (!ping || ping.tick !== tick) return;
-    const { x, y } = this.camera.toScreen(ping.row, ping.col);
-    drawRing(this.context, x, y, this.radius() + 11, RING);
-  }
 
   // ---- the view
 
@@ -337,8 +324,10 @@ class MapView {
       if (before) {
         const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, other]) => other);
         moved += Math.hypot(point.x - before.x, point.y - before.y);
-        if (others.length) this.pinch(before, point, others[0]);
-        else if (moved > 4) this.pan(point.x - before.x, point.y - before.y);
+        if (others.length) {
+          const [other] = others, spread = (one) => Math.hypot(one.x - other.x, one.y - other.y); // of a pinch
+          if (spread(before) > 0) this.zoom(spread(point) / spread(before), (point.x + other.x) / 2, (point.y + other.y) / 2);
+        } else if (moved > 4) this.pan(point.x - before.x, point.y - before.y);
         pointers.set(event.pointerId, point);
         canvas.classList.toggle("dragging", moved > 4);
       }
@@ -365,10 +354,6 @@ class MapView {
 
   wheelZooms() { return true; }
 
-  pinch(before, after, other) {
-    const spread = (point) => Math.hypot(point.x - other.x, point.y - other.y);
-    if (spread(before) > 0) this.zoom(spread(after) / spread(before), (after.x + other.x) / 2, (after.y + other.y) / 2);
-  }
 
   /** The entity under a point, players first; null if there is none. */
   entityAt({ x, y }) {

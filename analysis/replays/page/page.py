@@ -7,8 +7,7 @@ import numpy as np
 
 from analysis.labels import NOISE
 from analysis.materials import HARVESTED, MATERIALS
-from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, style_of
 from analysis.replays.clusters import ReplayClusters
 from analysis.replays.replay import (
     CAUSES,

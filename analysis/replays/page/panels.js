@@ -1,10 +1,5 @@
 /* The side panel: the list of agents, the followed agent, the legend. All text goes in as text, never as HTML. */
 
-/** A dot in a player's colour, hollow where its label is not this tick's own. */
-function dot({ colour, solid }) {
-  const style = `border-color: ${colour}; background: ${solid ? colour : "transparent"}`;
-  return element("span", { class: "dot", "aria-hidden": "true", style });
-}
 
 /** A heading over a list, or over what is said instead of an empty one. */
 function listed(heading, kind, items, empty) {
@@ -52,8 +47,8 @@ class AgentList extends Panel {
     const { tick, followed } = this.state;
     const { players } = this.data;
     this.rows.forEach((row, player) => {
-      const alive = players.alive(player, tick);
-      const text = alive ? `health ${players.at("health", player, tick)}` : this.fate(player);
+      const alive = players.alive(player, tick), seen = players.lastSeen(player, tick);
+      const text = alive ? `health ${players.at("health", player, tick)}` : seen < 0 ? "not there yet" : `died at ${seen}`;
       if (row.text !== text) row.label.textContent = row.text = text;
       const colouring = this.state.colouring(player);
       const key = `${colouring.colour} ${colouring.solid} ${alive} ${followed === player}`;
@@ -66,15 +61,6 @@ class AgentList extends Panel {
     });
   }
 
-  fate(player) {
-    const seen = this.data.players.lastSeen(player, this.state.tick);
-    return seen < 0 ? "not there yet" : `died at ${seen}`;
-  }
-
-  reveal() {
-    const { followed } = this.state;
-    if (followed !== null) this.rows[followed].item.scrollIntoView({ block: "nearest" });
-  }
 }
 
 class AgentPanel extends Panel {
@@ -92,7 +78,14 @@ class AgentPanel extends Panel {
     document.body.classList.toggle("following", followed !== null);
     this.panel.hidden = followed === null;
     if (followed === null) return;
-    if (this.shown !== followed) this.life.replaceChildren(...this.log(followed));
+    if (this.shown !== followed) {
+      const rows = this.data.eventsOf[followed].map((event) => element(
+        "li", {},
+        element("button", { type: "button", "aria-label": `Go to tick ${event.tick}`, onclick: () => this.state.goTo(event) }, String(event.tick)),
+        this.data.describe(event),
+      ));
+      this.life.replaceChildren(...listed("Life", "log", rows, "nothing"));
+    }
     this.shown = followed;
     const focused = document.activeElement?.dataset?.keep;
     this.now.replaceChildren(...this.content(followed, Math.max(0, this.data.players.lastSeen(followed, this.state.tick))));
@@ -100,10 +93,16 @@ class AgentPanel extends Panel {
   }
 
   content(player, tick) {
-    const { players } = this.data;
+    const { players, facts, tables } = this.data, name = players.names[player];
     const value = (property) => players.at(property, player, tick);
+    const worn = (slot) => (slot ? element("span", { class: "slot" }, `worn: ${slot}`) : null);
     return [
-      this.head(player),
+      element(
+        "div", { class: "head" }, dot(this.state.colouring(player)), element("h2", {}, name),
+        this.state.centred ? null
+          : element("button", { type: "button", "data-keep": "centre", title: "F", onclick: () => this.state.set("centred", true) }, "Centre"),
+        element("button", { type: "button", "data-keep": "close", "aria-label": `Stop following ${name}`, title: "Esc", onclick: () => this.state.follow(null) }, "×"),
+      ),
       this.about(player),
       element("div", { class: "bars" }, ...VITALS.map((vital) => vitalBar(vital, value(vital)))),
       element("div", { class: "facts" }, ...[
@@ -113,19 +112,14 @@ class AgentPanel extends Panel {
         ["frozen", value("frozen") ? counted(value("frozen"), "tick") : "no"],
       ].map(([name, text]) => element("div", { "data-fact": name }, element("b", {}, String(text)), name))),
       ...this.fight(player, tick),
-      ...this.skills(player, tick),
-      ...this.items(player, tick),
+      element("h3", {}, "Skills: level (experience)"),
+      element("div", { class: "skills" }, ...facts.skills.map((skill) => element(
+        "div", {}, element("span", {}, skill), `${value(`level.${skill}`)} (${value(`experience.${skill}`)})`,
+      ))),
+      ...listed("Inventory", "items", tables.inventories[value("inventory")].map(({ name: item, level, quantity, slot }) => element(
+        "li", {}, `${quantity > 1 ? `${quantity} × ` : ""}${item}, level ${level}`, worn(slot),
+      )), "empty"),
     ];
-  }
-
-  head(player) {
-    const name = this.data.players.names[player];
-    return element(
-      "div", { class: "head" }, dot(this.state.colouring(player)), element("h2", {}, name),
-      this.state.centred ? null
-        : element("button", { type: "button", "data-keep": "centre", title: "F", onclick: () => this.state.set("centred", true) }, "Centre"),
-      element("button", { type: "button", "data-keep": "close", "aria-label": `Stop following ${name}`, title: "Esc", onclick: () => this.state.follow(null) }, "×"),
-    );
   }
 
   about(player) {
@@ -140,10 +134,9 @@ class AgentPanel extends Panel {
   fight(player, tick) {
     if (tick !== this.state.tick) return [];
     const { players } = this.data;
-    const lines = [];
+    const lines = this.data.attackersOf(players.ids[player], tick).map(({ id, style }) => ["attacked by ", id, style]);
     const target = players.at("target", player, tick);
-    if (target) lines.push(["attacks ", target, this.data.facts.styles[players.at("style", player, tick)]]);
-    for (const { id, style } of this.data.attackersOf(players.ids[player], tick)) lines.push(["attacked by ", id, style]);
+    if (target) lines.unshift(["attacks ", target, this.data.facts.styles[players.at("style", player, tick)]]);
     const items = lines.map(([verb, id, style]) => element("li", {}, verb, this.link(id), ` (${style})`));
     const damage = this.data.lossOf(player, tick);
     return listed(damage ? `Fight: loses ${damage} health` : "Fight", "fight", items, "nobody");
@@ -156,34 +149,6 @@ class AgentPanel extends Panel {
     return element("button", { type: "button", onclick: () => this.state.follow(entity.index) }, this.data.nameOf(id));
   }
 
-  skills(player, tick) {
-    const { players, facts } = this.data;
-    return [
-      element("h3", {}, "Skills: level (experience)"),
-      element("div", { class: "skills" }, ...facts.skills.map((skill) => element(
-        "div", {}, element("span", {}, skill),
-        `${players.at(`level.${skill}`, player, tick)} (${players.at(`experience.${skill}`, player, tick)})`,
-      ))),
-    ];
-  }
-
-  items(player, tick) {
-    const items = this.data.tables.inventories[this.data.players.at("inventory", player, tick)];
-    const worn = (slot) => (slot ? element("span", { class: "slot" }, `worn: ${slot}`) : null);
-    const rows = items.map(({ name, level, quantity, slot }) => element(
-      "li", {}, `${quantity > 1 ? `${quantity} × ` : ""}${name}, level ${level}`, worn(slot),
-    ));
-    return listed("Inventory", "items", rows, "empty");
-  }
-
-  log(player) {
-    const rows = this.data.eventsOf[player].map((event) => element(
-      "li", {},
-      element("button", { type: "button", "aria-label": `Go to tick ${event.tick}`, onclick: () => this.state.goTo(event) }, String(event.tick)),
-      this.data.describe(event),
-    ));
-    return listed("Life", "log", rows, "nothing");
-  }
 }
 
 class Legend extends Panel {

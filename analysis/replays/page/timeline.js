@@ -8,7 +8,11 @@ class Timeline extends Panel {
   constructor(state) {
     super(state);
     this.canvas = byId("timeline-canvas");
-    this.living = this.countLiving();
+    const { players, facts, ticks } = this.data;
+    this.living = facts.policies.map(() => new Int32Array(ticks)); // agents of each policy at each tick
+    facts.players.policy.forEach((policy, player) => {
+      for (let tick = 0; tick < ticks; tick++) this.living[policy][tick] += players.at("alive", player, tick);
+    });
     this.backdrop = document.createElement("canvas");
     this.stale = true;
     new ResizeObserver(() => this.resize()).observe(this.canvas);
@@ -18,15 +22,6 @@ class Timeline extends Panel {
     state.on(["followed", "hidden"], () => { this.stale = true; });
   }
 
-  /** Living agents of each policy at each tick. */
-  countLiving() {
-    const { players, facts, ticks } = this.data;
-    const living = facts.policies.map(() => new Int32Array(ticks));
-    facts.players.policy.forEach((policy, player) => {
-      for (let tick = 0; tick < ticks; tick++) living[policy][tick] += players.at("alive", player, tick);
-    });
-    return living;
-  }
 
   get kinds() {
     const kinds = [...this.data.facts.eventKinds, ...(this.state.followed === null ? [] : ["hit", "hit taken"])];

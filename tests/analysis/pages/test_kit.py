@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.pages import pages
-from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, style_of
 from tests.browser import opened, said_of_damage, until
 
 TEMPLATE = """{% extends "layout.html" %}
