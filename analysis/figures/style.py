@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
+from analysis.labels import NOISE
 from common.figure_settings import figure_settings
 
 NOISE_COLOUR = "#c4c4c4"
@@ -25,7 +26,7 @@ EFFECT_MAP = "RdBu_r"
 _GREYS = {"#94a4a2", "#717581"}
 _COLOURS = [colour for colour in map(to_hex, matplotlib.color_sequences["petroff10"]) if colour not in _GREYS]
 _LIGHTNESS = (1.0, 0.62, 1.42)
-"""Of the colours as they are, and of their dark and their light shades, as a multiple."""
+"""Of the colours as they are, and of their dark and their light shades, as a multiple; above 1 darkness is divided."""
 _CATEGORY_COLOURS = [*_COLOURS[:5], _COLOURS[7]]  # the two oranges would be hard to tell apart in one bar
 CLUSTER_COLOURS = len(_COLOURS)
 """Colours before their shades, with another marker, follow."""
@@ -52,14 +53,17 @@ def new_figure(width: float, height: float) -> Figure:
 def cluster_colour(cluster: int) -> str:
     """Return a cluster's colour; after eight come their dark shades, then their light ones, then the same again."""
     turn, place = divmod(cluster, len(_COLOURS))
-    return _shade(_COLOURS[place], _LIGHTNESS[turn % len(_LIGHTNESS)])
-
-
-def _shade(colour: str, times: float) -> str:
-    """Return a colour whose lightness is multiplied, or, above 1, whose darkness is divided."""
+    colour, times = _COLOURS[place], _LIGHTNESS[turn % len(_LIGHTNESS)]
+    if times == 1:
+        return colour
     hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(colour))
-    lightness = lightness * times if times <= 1 else 1 - (1 - lightness) / times**2
-    return to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)) if times != 1 else colour
+    lightness = lightness * times if times < 1 else 1 - (1 - lightness) / times**2
+    return to_hex(colorsys.hls_to_rgb(hue, lightness, saturation))
+
+
+def label_colour(label: int) -> str:
+    """Return the colour of a cluster, as in every figure of the analysis, or of noise."""
+    return NOISE_COLOUR if label == NOISE else cluster_colour(label)
 
 
 def cluster_marker(cluster: int) -> str:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.style import NOISE_COLOUR, cluster_colour, new_figure, style, title, whole_ticks
-from analysis.labels import NOISE, label_name
+from analysis.figures.style import label_colour, new_figure, style, title, whole_ticks
+from analysis.labels import label_name
 from analysis.life.events import DIED, EVENT_KINDS
 from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, TickClusters, Timeline
 from common.number_text import plural, share_text
@@ -46,11 +46,6 @@ def counts_beside(axes: Axes, texts: list[str]) -> None:
             text, (1.005, row + 0.5), xycoords=axes.get_yaxis_transform(), va="center", fontsize=7.5, color="#444444",
             annotation_clip=False,
         )  # fmt: skip
-
-
-def label_colour(label: int) -> str:
-    """Return the colour of a cluster, as in every figure of the analysis, or of noise."""
-    return NOISE_COLOUR if label == NOISE else cluster_colour(label)
 
 
 def dense(tick: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:

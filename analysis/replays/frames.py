@@ -91,8 +91,8 @@ class FrameDrawer:
         rows, cols = np.nonzero(replay.tiles != _VOID)
         if len(rows):
             side = int(max(np.ptp(rows), np.ptp(cols))) + 3
-            middles = (int(places.min() + places.max() + 1 - side) // 2 for places in (rows, cols))
-            self._whole = (*middles, side)
+            top, left = (int(places.min() + places.max() + 1 - side) // 2 for places in (rows, cols))
+            self._whole = (top, left, side)
         self._seen_at = _last_seen(replay.players.present[:, followed]) if followed is not None else None
 
     def draw(self, tick: int) -> np.ndarray:

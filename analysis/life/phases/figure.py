@@ -7,9 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from analysis.figures.style import EFFECT_MAP, bare, few_ticks, new_figure, style, title, whole_ticks
+from analysis.figures.style import EFFECT_MAP, bare, few_ticks, label_colour, new_figure, style, title, whole_ticks
 from analysis.labels import label_name
-from analysis.life.life_figure import label_colour
 from analysis.life.phases.transitions import Association, Dwelling, Shares, Transitions
 from analysis.statistics.inference import LEVEL
 

@@ -7,9 +7,9 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
-from analysis.figures.style import NOISE_COLOUR, cluster_colour
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, label_colour
 from analysis.labels import NOISE
-from analysis.life.life_figure import MOST_COLUMNS, label_colour, life_figure
+from analysis.life.life_figure import MOST_COLUMNS, life_figure
 from analysis.life.phases.figure import life_phase_figure, transitions_figure
 from analysis.life.phases.transitions import association, dwelling, shares, transitions
 from analysis.life.phases.visits import phase_edges, visits
