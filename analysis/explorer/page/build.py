@@ -8,18 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 
+from activation_store.layers import LSTM_HIDDEN
 from activation_store.reader import read_metadata
+from activation_store.records import Records
 from activation_store.schema import SOURCE_DUMP, STARTS
 from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, GRAPH_FILE
 from analysis.explorer.base import NothingOfThePage, cluster_base
 from analysis.explorer.behaviours import behaviour_base
-from analysis.explorer.content import explored, is_simulated
+from analysis.explorer.content import Explored, explored, is_simulated
 from analysis.explorer.page.page import Layout, explorer_page
-from analysis.explorer.tracks import open_further, read_further
+from analysis.explorer.tracks import everywhere, open_further, read_further
 from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
-from analysis.runs.finished_files import FinishedFiles, RunDescription, finished_beside, open_finished
+from analysis.runs.finished_files import FinishedFiles, finished_beside, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.saliency_maps import MAPS_FILE, SALIENCY_SCRIPT
 from common.files import write_text
@@ -77,8 +80,6 @@ def build_page(
     further = read_further(finished, content, most_tracks, show, left_out)
     odds = None
     if loaded or further.motions:
-        from analysis.explorer.odds import odds_of
-
         try:
             odds = odds_of(content, loaded, show)
         except UserError as error:  # of the chosen actions alone, where a dump does not hold what others need
@@ -96,15 +97,49 @@ def _policy(finished: Sequence[FinishedFiles], dump: Path, named: Path | None, s
     moving = [run.description() for run in finished if MOTION_FILE in run]
     if named is None and not moving:
         return None
-    from analysis.explorer.odds import policy_for  # imported here: other pages need no torch
+    from analysis.dynamics.tracks import load_policy_of  # imported here: other pages need no torch
 
+    arguments = moving[0].arguments if moving else {}
+    of_run, folder = arguments.get("policy"), arguments.get("policies_dir")
+    path = named or (Path(of_run) if isinstance(of_run, str) else None)
     try:
-        return policy_for(moving[0] if moving else RunDescription(), dump, named)
+        return load_policy_of(read_metadata(dump), dump, path, Path(str(folder or "policies")))[0]
     except UserError as error:
         if named is not None:
             raise
         say(f"{_WITHOUT}: {error}")
         return None
+
+
+def odds_of(content: Explored, policy: "RecurrentPolicy | None", step: Step) -> dict[str, np.ndarray]:
+    """Return the probabilities of what was chosen, and, with a policy, of its options, at the T + S ticks of a page.
+
+    Simulated ticks come last. Under "", what was chosen in each action head, (T + S, heads) float32, NaN where it was
+    not recorded; under names of heads, their options, (T + S, options) float32.
+
+    Raises:
+        UserError: a dump does not hold what they are computed from.
+    """
+    records = [content.seen.records, *(lives.seen.records for lives in content.simulated)]
+    chosen = np.exp(np.concatenate([some.log_probability for some in records]))
+    if policy is None:
+        return {"": chosen}
+    from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
+
+    for dump in (content.run.dump, *(lives.dump for lives in content.simulated)):
+        if missing := missing_for_probabilities(dump, read_metadata(dump)):
+            raise UserError(missing)
+    sizes: dict[str, int] = {}
+
+    def shares(batch: Records) -> np.ndarray:
+        odds = probabilities_of(policy, batch, content.seen.metadata)
+        sizes.update({head: part.shape[1] for head, part in odds.items()})
+        return np.concatenate([np.empty((len(batch), 0)), *odds.values()], axis=1)
+
+    with step("probabilities of actions") as report:
+        together = everywhere(content, shares, LSTM_HIDDEN, report, ("legal",))
+    parts = np.split(together, np.cumsum(list(sizes.values()))[:-1], axis=1)
+    return {"": chosen, **dict(zip(sizes, parts, strict=True))}
 
 
 def companions(

@@ -30,7 +30,7 @@ from analysis.runs.selection_file import SELECTION_KIND
 
 Layout = Literal["explorer", "panel"]
 Odds = dict[str, np.ndarray]
-"""Probabilities as `odds.odds_of` returns them."""
+"""Probabilities as `build.odds_of` returns them."""
 LAYOUTS: tuple[Layout, ...] = ("explorer", "panel")
 PANELS = {
     "vitals (points)": {"self_health": "health", "self_food": "food", "self_water": "water"},
