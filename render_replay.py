@@ -94,7 +94,12 @@ def main() -> None:
     with step(console, f"reading {arguments.file.name}") as report:
         replay = read_replay(arguments.file, report)
         events = events_of(replay)
-    clusters = matched_clusters(arguments, replay, console)
+    clusters = None
+    if arguments.dump and arguments.cluster_dir:
+        from analysis.replays.clusters import clusters_of
+
+        with step(console, f"finding the episode in {arguments.dump.name}") as report:
+            clusters = clusters_of(replay, arguments.file, arguments.dump, arguments.cluster_dir, report)
     if arguments.path.suffix.lower() == ".html":
         with step(console, "rendering the page"):
             write_text(arguments.path, replay_page(replay, events, clusters, arguments.file.name))
@@ -117,14 +122,9 @@ def check_values(arguments: Arguments) -> None:
             raise UserError(f"-o {arguments.path} does not end in {wanted}, as --{wanted[1:]} asks: leave one out")
     if (arguments.dump is None) != (arguments.cluster_dir is None):
         raise UserError("--dump and --cluster-dir belong together: give both, or neither")
-    if suffix == ".html":
-        check_page_values(arguments)
-    else:
+    if suffix != ".html":
         check_film_values(arguments)
-
-
-def check_page_values(arguments: Arguments) -> None:
-    """Refuse options of videos when writing a page."""
+        return
     for name in ("start", "end", "follow", "radius", "fps", "skip", "size"):
         if getattr(arguments, name) != getattr(Arguments, name):
             raise UserError(f"--{name} is for videos: add --gif or --mp4; a page shows every tick and any agent")
@@ -142,16 +142,6 @@ def check_film_values(arguments: Arguments) -> None:
         skip=at_least(arguments.skip, 1),
         size=(SIZES[0] <= arguments.size <= SIZES[1] and even, f"{SIZES[0]} to {SIZES[1]}, and even for MP4"),
     )
-
-
-def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console") -> "ReplayClusters | None":
-    """Read the clusters of the same episode, if requested."""
-    if arguments.dump is None or arguments.cluster_dir is None:
-        return None
-    from analysis.replays.clusters import clusters_of
-
-    with step(console, f"finding the episode in {arguments.dump.name}") as report:
-        return clusters_of(replay, arguments.file, arguments.dump, arguments.cluster_dir, report)
 
 
 def render_film(

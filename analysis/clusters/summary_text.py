@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from activation_store.selection import Subsample
-from analysis.clusters.summary import SAME_CLUSTER, Claim, ClusterSummary, FeatureEffect, Residualized, Summary
+from analysis.clusters.summary import SAME_CLUSTER, ClusterSummary, FeatureEffect, Residualized, Summary
 from analysis.statistics.association import Association
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
 from analysis.statistics.inference import LEVEL, POWER
@@ -172,19 +172,15 @@ def _residualized(again: Residualized) -> list[str]:
         ),
         "  Differences that survived, plain and again:",
     ]
-    return [*lines, *(f"    {_claim(claim)}" for claim in again.claims)]
-
-
-def _claim(claim: Claim) -> str:
-    plain = f"cluster {claim.cluster}, {claim.feature}: d {format_number(claim.d, sign=True)}"
-    if claim.match < 0:
-        return f"{plain}; no cluster overlaps with it"
-    dissolved = "no cluster like it" if claim.overlap < SAME_CLUSTER else "does not survive"
-    outcome = "survives again" if claim.survives else dissolved
-    return (
-        f"{plain}; cluster {claim.match} (overlap {format_number(claim.overlap)}): d "
-        f"{format_number(claim.d_after, sign=True)}, {outcome}"
-    )
+    for claim in again.claims:
+        dissolved = "no cluster like it" if claim.overlap < SAME_CLUSTER else "does not survive"
+        outcome = f"cluster {claim.match} (overlap {format_number(claim.overlap)}): d "
+        outcome += f"{format_number(claim.d_after, sign=True)}, {'survives again' if claim.survives else dissolved}"
+        lines.append(
+            f"    cluster {claim.cluster}, {claim.feature}: d {format_number(claim.d, sign=True)}; "
+            f"{outcome if claim.match >= 0 else 'no cluster overlaps with it'}"
+        )
+    return lines
 
 
 def _explanation(summary: Summary) -> list[str]:

@@ -50,9 +50,8 @@ def run_fit(
     """
     data = read_dataset(settings.analysis, metadata, features, step)
     settings.check_enough(len(data))
-    find, anew = (recorded_codes, recorded_stability) if settings.recorded else (fitted_codes, fitted_stability)
-    clustering, rule, use = find(settings, data, step)
-    method, stability = anew(settings, data, clustering, step)
+    found = _recorded if settings.recorded else _fitted
+    clustering, rule, use, method, stability = found(settings, data, step)
     plane, labels = clustering.points, clustering.labels
     run = outputs.Run(settings.analysis, data, principal_components(data.activations), folder, step)
     outputs.save_features(run)
@@ -72,11 +71,22 @@ def run_fit(
     return summary
 
 
-def fitted_codes(settings: FitSettings, data: Dataset, step: Step) -> tuple[Clustering, CodebookRule, CodeUse]:
-    """Fit a plane and a codebook to a dataset; its records' places in the plane are clustered by their codes."""
+_Codes = tuple[Clustering, CodebookRule, CodeUse, ClusterMethod, Stability]
+"""Records' places in the plane, clustered by their codes; the codebook and its use; the method that finds codes anew,
+and how well they agree with those of other seeds and other lives."""
+
+
+def _fitted(settings: FitSettings, data: Dataset, step: Step) -> _Codes:
+    """Fit a plane and a codebook to a dataset, and measure how stable the codes are."""
     with step(f"fitting {settings.codes} codes to {len(data):,} states") as report:
         rule, use = _fit(settings, data.activations, data.lives, data.records.tick, settings.seed, report)
-    return Clustering(rule.plane(data.activations), rule.labels_of(data.activations), _NO_TREE), rule, use
+    codes = Clustering(rule.plane(data.activations), rule.labels_of(data.activations), _NO_TREE)
+    method = method_of(settings)
+    with step("fitting with other seeds and other lives"):
+        stability = projection_stability(data.activations, codes.labels, data.lives, method, settings.seed)
+    with step("fitting to a Gaussian of the same covariance and autocorrelation"):
+        floor = stability_floor(data.activations, data.lives, method, settings.seed)
+    return codes, rule, use, method, replace(stability, gaussian=floor)
 
 
 def _fit(
@@ -87,18 +97,6 @@ def _fit(
         activations, lives, tick, seed, report, codes=settings.codes, steps=settings.steps, states=settings.states,
         plane_dimensions=settings.plane_dimensions, pairwise_weight=settings.pairwise_weight, beta=settings.beta,
     )  # fmt: skip
-
-
-def fitted_stability(
-    settings: FitSettings, data: Dataset, codes: Clustering, step: Step
-) -> tuple[ClusterMethod, Stability]:
-    """Return the method that fits codes anew, and how well they agree with those of other seeds and other lives."""
-    method = method_of(settings)
-    with step("fitting with other seeds and other lives"):
-        stability = projection_stability(data.activations, codes.labels, data.lives, method, settings.seed)
-    with step("fitting to a Gaussian of the same covariance and autocorrelation"):
-        floor = stability_floor(data.activations, data.lives, method, settings.seed)
-    return method, replace(stability, gaussian=floor)
 
 
 def method_of(settings: FitSettings) -> ClusterMethod:
@@ -127,8 +125,8 @@ def codes_in_plane(points: np.ndarray, codes: int, min_cluster_size: int) -> np.
     return largest_first(KMeans(number, n_init=4, random_state=0).fit_predict(points.astype(np.float64)))
 
 
-def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> tuple[Clustering, CodebookRule, CodeUse]:
-    """Take the plane and the codes that the policy learnt itself; returns as `fitted_codes`.
+def _recorded(settings: FitSettings, data: Dataset, step: Step) -> _Codes:
+    """Take the plane and the codes that the policy learnt itself, which cannot be fitted anew.
 
     Raises:
         UserError: the layer does not hold codes.
@@ -152,18 +150,10 @@ def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> tuple[Cl
     numbers = tuple(int(np.flatnonzero(label_of == label)[0]) for label in range(used))
     use = CodeUse(size, used, perplexity(labels, np.ones(len(labels))), True, numbers, np.nan, np.nan)
     rule = CodebookRule(identity, np.zeros(size, np.float32), identity, label_of)
-    return Clustering(plane, labels, _NO_TREE), rule, use
-
-
-def recorded_stability(
-    settings: FitSettings, data: Dataset, codes: Clustering, step: Step
-) -> tuple[ClusterMethod, Stability]:
-    """Return the method that quantises the policy's own plane anew, and why its codes cannot be fitted anew."""
-    used = int(codes.labels.max()) + 1
     method = ClusterMethod(lambda points, **_: points, partial(codes_in_plane, codes=used), 2, seeded=False)
     reason, floor = "the policy learnt the codes itself, so they cannot be fitted anew", StabilityFloor()
     if used > 1:
-        floor = StabilityFloor(
-            over_bootstraps=stability_floor(codes.points, data.lives, method, settings.seed).over_bootstraps
-        )
-    return method, Stability((), len(data), (), reason=reason, gaussian=floor)
+        drawn = stability_floor(plane, data.lives, method, settings.seed).over_bootstraps
+        floor = StabilityFloor(over_bootstraps=drawn)
+    stability = Stability((), len(data), (), reason=reason, gaussian=floor)
+    return Clustering(plane, labels, _NO_TREE), rule, use, method, stability

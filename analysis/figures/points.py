@@ -53,7 +53,11 @@ def draw_clusters(panel: PointsPanel, points: np.ndarray, labels: np.ndarray | N
     if panel.crowded(len(points)):
         palette = np.array([to_rgb(colour) for colour in (NOISE_COLOUR, *colours)])
         cells = _Cells.of(panel, points)
-        opacity = _opacity(cells.sum(np.ones(len(points))))
+        # By the rank of a cell's count among non-empty cells, so that all densities are visible.
+        count = cells.sum(np.ones(len(points)))
+        filled = np.sort(count[count > 0])
+        shares = np.searchsorted(filled, count, side="right") / len(filled)
+        opacity = np.where(count > 0, _FAINTEST_CELL + (1 - _FAINTEST_CELL) * shares, 0)
         cells.draw(panel.axes, np.dstack([palette[cells.commonest(index + 1)], opacity]))
         return
     area = panel.area(len(points))
@@ -101,13 +105,6 @@ def _scale_of(values: np.ndarray) -> ValueScale:
     below, above = bool((values < low).any()), bool((values > high).any())
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
     return (ScalarMappable(Normalize(low, high, clip=True), VALUE_MAP), extend[below, above], limits)
-
-
-def _opacity(count: np.ndarray) -> np.ndarray:
-    """Return opacities by the rank of a cell's count among non-empty cells, so that all densities are visible."""
-    filled = count[count > 0]
-    shares = np.searchsorted(np.sort(filled), count, side="right") / len(filled)
-    return np.where(count > 0, _FAINTEST_CELL + (1 - _FAINTEST_CELL) * shares, 0)
 
 
 @dataclass(frozen=True, eq=False)

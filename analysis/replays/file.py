@@ -167,7 +167,13 @@ class _Packets:
         missing from the next packet was whole in this one. One that is harvested again in that very tick cannot be
         told.
         """
-        listed = [_places(harvested, tiles) for harvested in self.harvested]
+        listed = []  # sorted places, row * cols + col
+        for harvested in self.harvested:
+            rows_and_cols = harvested[:, 0], harvested[:, 1]
+            places = np.unique(np.ravel_multi_index(rows_and_cols, tiles.shape)).astype(np.int32)
+            if (HARVESTED[tiles.flat[places]] == tiles.flat[places]).any():  # it cannot be harvested
+                raise ValueError
+            listed.append(places)
         still = [np.intersect1d(now, after, assume_unique=True) for now, after in pairwise(listed)]
         shape = (tiles.shape[0], tiles.shape[1])
         skills = self.skills or ()
@@ -234,15 +240,6 @@ def _items(packet: dict[str, Any]) -> tuple[Item, ...]:
         level, quantity = _whole_numbers([item["level"], item["quantity"]]).tolist()
         items.append(Item(_text(item["item"]), level, quantity, slot))
     return tuple(items)
-
-
-def _places(listed: np.ndarray, tiles: np.ndarray) -> np.ndarray:
-    """Return row * cols + col of the listed tiles, sorted; those that cannot be harvested are a fault."""
-    places = np.unique(np.ravel_multi_index((listed[:, 0], listed[:, 1]), tiles.shape)).astype(np.int32)
-    materials = tiles.flat[places]
-    if (HARVESTED[materials] == materials).any():
-        raise ValueError
-    return places
 
 
 def _whole_numbers(values: Any) -> np.ndarray:

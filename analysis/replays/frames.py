@@ -93,7 +93,11 @@ class FrameDrawer:
             side = int(max(np.ptp(rows), np.ptp(cols))) + 3
             top, left = (int(places.min() + places.max() + 1 - side) // 2 for places in (rows, cols))
             self._whole = (top, left, side)
-        self._seen_at = _last_seen(replay.players.present[:, followed]) if followed is not None else None
+        self._seen_at = None
+        if followed is not None:  # for each tick the last one with the player there, or the first such tick if earlier
+            present = replay.players.present[:, followed]
+            latest = np.maximum.accumulate(np.where(present, np.arange(len(present)), -1))
+            self._seen_at = np.where(latest < 0, np.argmax(present), latest)
 
     def draw(self, tick: int) -> np.ndarray:
         """Return the picture of one tick."""
@@ -229,12 +233,6 @@ class FrameDrawer:
 
 def _within(place: int, first: int, room: int) -> int:
     return min(max(place, first), first + room)
-
-
-def _last_seen(present: np.ndarray) -> np.ndarray:
-    """Return for each tick the last one with the entity present, or the first such tick if earlier, (T,) int64."""
-    latest = np.maximum.accumulate(np.where(present, np.arange(len(present)), -1))
-    return np.where(latest < 0, np.argmax(present), latest)
 
 
 @functools.cache
