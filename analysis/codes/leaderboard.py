@@ -105,20 +105,6 @@ def board_table(rows: Sequence[BoardRow]) -> str:
     return tab_separated_lines(("method", "clusters", "measure", "value", "low", "high"), lines)
 
 
-@dataclass(frozen=True, eq=False)
-class BoardSample:
-    """States of whole lives, what their agents did, when and where. N records."""
-
-    records: Records  # with the activations of the layers
-    lives: Lives
-    paths: np.ndarray  # the hidden state's `trajectories`, (N, 4 U)
-    act: np.ndarray  # what the agent did, (N,) int64 from 0
-    move: np.ndarray  # the direction that it chose, (N,) int64; 0 where agents cannot move
-    goal: np.ndarray | None  # the side of the map that its task is to go to, (N,) int64; None where all have the same
-    tick: np.ndarray  # bin of the tick, (N,) int64
-    place: np.ndarray  # bin of the place, (N,) int64
-
-
 def leaderboard(
     run: FinishedRun, rule: CodebookRule, most: int, resamples: int, step: Step
 ) -> tuple[list[BoardRow], list[Direction], Lives]:
@@ -139,33 +125,41 @@ def leaderboard(
     check_recorded(run.dump, metadata, hidden)
     untrained = f"{UNTRAINED}_{hidden}"
     wanted = dict.fromkeys([run.clusters.layer, hidden, *([untrained] if untrained in metadata.layers else [])])
-    sample = _sample(run, metadata, list(wanted), hidden, most, step)
-    activations, codes = sample.records.activations, len(run.clusters.clusters)
-    resampled = LifeResamples(sample.lives.index, resamples, run.seed)
+    records, paths, about = _sample(run, metadata, list(wanted), hidden, most, step)
+    lives, activations, codes = lives_of(records), records.activations, len(run.clusters.clusters)
+    resampled = LifeResamples(lives.index, resamples, run.seed)
     own = Partition("codes of this run", "codes", codebook(codes))
     given = rule.labels_of(activations[run.clusters.layer])
     source = Source("cluster axis", run.name, run.dump.name, metadata.policy, metadata.checkpoint_sha256)
-    episodes = len(np.unique(sample.records.episode))
+    episodes = len(np.unique(records.episode))
     rows, axes = [], []
     for way in (own, *partitions(codes)):
         with step(f"fitting and measuring: {way.name}"):
-            states = sample.paths if way.of_trajectories else activations[hidden]
+            states = paths if way.of_trajectories else activations[hidden]
             anew = way is not own or run.clusters.layer == hidden  # codes that a policy learnt cannot be fitted again
-            label = _from_zero(given if way is own else way.fit(states, sample.lives, run.seed)(states))
-            rows.append(_row(way.name, way.fit if anew else None, states, label, sample, resampled, run.seed))
-            axes += group_axes(activations[hidden], label, way.short, hidden, sample.lives, episodes, source)
+            label = _from_zero(given if way is own else way.fit(states, lives, run.seed)(states))
+            rows.append(_row(way.name, way.fit if anew else None, states, label, lives, about, resampled, run.seed))
+            axes += group_axes(activations[hidden], label, way.short, hidden, lives, episodes, source)
     if untrained in activations:
         name = "codes of an untrained network"
         with step(f"fitting and measuring: {name}"):
             states = activations[untrained]
-            label = _from_zero(own.fit(states, sample.lives, run.seed)(states))
-            rows.append(_row(name, own.fit, states, label, sample, resampled, run.seed))
-    return rows, axes, sample.lives
+            label = _from_zero(own.fit(states, lives, run.seed)(states))
+            rows.append(_row(name, own.fit, states, label, lives, about, resampled, run.seed))
+    return rows, axes, lives
 
 
 def _sample(
     run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden: str, most: int, step: Step
-) -> BoardSample:
+) -> tuple[Records, np.ndarray, dict[str, np.ndarray]]:
+    """Read states of whole lives, N records, and what their agents did, when and where.
+
+    Returns:
+        The records, with the activations of the layers; the hidden state's `trajectories`, (N, 4 U); and by name,
+        (N,) int64 each: what the agent did, `act`, from 0; the direction that it chose, `move`, 0 where agents cannot
+        move; bins of the `tick` and the `place`; and, where not all have the same, the `goal`, the side of the map that
+        its task is to go to.
+    """
     places = [name for name in ("row", "col") if name in metadata.columns]
     columns = list(dict.fromkeys([*places, *own_truth_columns(metadata)]))
     with step(f"reading {run.dump.name}") as report:
@@ -195,11 +189,9 @@ def _sample(
             leave_out=["tile", "entity", "inventory", "tables", "reward", "value", "log_probability"],
         )  # fmt: skip
         paths = trajectories(every.activations[hidden], lives_of(every))[places_among(wanted, places_of(every))]
+    about = {"act": act, "move": move, "tick": _bins(records.tick, _TICK_BINS), "place": _PLACE_BINS * row + col}
     goal = _from_zero(GOAL.compute(seen))
-    return BoardSample(
-        records, lives_of(records), paths, act, move, goal if goal.any() else None, _bins(records.tick, _TICK_BINS),
-        _PLACE_BINS * row + col,
-    )  # fmt: skip
+    return records, paths, about | ({"goal": goal} if goal.any() else {})
 
 
 def _bins(values: np.ndarray, bins: int) -> np.ndarray:
@@ -209,15 +201,14 @@ def _bins(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _row(
-    name: str, fit: Fit | None, states: np.ndarray, label: np.ndarray, sample: BoardSample, resampled: LifeResamples,
-    seed: int,
+    name: str, fit: Fit | None, states: np.ndarray, label: np.ndarray, lives: Lives, about: dict[str, np.ndarray],
+    resampled: LifeResamples, seed: int,
 ) -> BoardRow:  # fmt: skip
-    lives = sample.lives
     following = np.full(len(label), -1)
     same_life = lives.index_in_order[1:] == lives.index_in_order[:-1]
     following[lives.order[:-1][same_life]] = lives.order[1:][same_life]
     nowhere = np.zeros(len(label), np.int64)
-    both = sample.tick * (int(sample.place.max()) + 1) + sample.place
+    both = about["tick"] * (int(about["place"].max()) + 1) + about["place"]
 
     def information(of: np.ndarray, given: np.ndarray) -> Estimate:
         return resampled.estimate(lambda weight: information_beyond_chance(label, of, given, weight, seed))
@@ -225,12 +216,13 @@ def _row(
     measures = {
         "perplexity": resampled.estimate(lambda weight: perplexity(label, weight)),
         "persistence": resampled.estimate(lambda weight: persistence(label, following, weight)),
-        "behaviour": information(sample.act, both),
-        "tick": information(sample.tick, nowhere),
-        "place": information(sample.place, nowhere),
+        "behaviour": information(about["act"], both),
+        "tick": information(about["tick"], nowhere),
+        "place": information(about["place"], nowhere),
     } | dict.fromkeys(list(MEASURES)[-4:], Estimate(float("nan")))
-    if sample.goal is not None:
-        measures["goal"] = information(sample.goal, sample.place * (int(sample.move.max()) + 1) + sample.move)
+    if "goal" in about:
+        place_and_move = about["place"] * (int(about["move"].max()) + 1) + about["move"]
+        measures["goal"] = information(about["goal"], place_and_move)
     if fit:
         drawn = gaussian_surrogate(states, lives, np.random.default_rng([seed, 4]))
         for ending, of in (("", states), ("_of_gaussian", drawn)):

@@ -58,18 +58,6 @@ class Scripts:
     elements: Any  # the script elements, ready to be put into the page
     allowed: Any  # what the page's Content-Security-Policy must name for the browser to run them
 
-    @staticmethod
-    def of(scripts: Sequence[str]) -> "Scripts":
-        """Put scripts into elements, in their order, and allow each by its hash."""
-        from markupsafe import Markup
-
-        # A browser hashes what it has parsed, in which every line end is a line feed.
-        scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
-        return Scripts(
-            Markup("\n".join(f"<script>{script}</script>" for script in scripts)),
-            Markup(" ".join(_hash_of(script) for script in scripts)),
-        )
-
     def allow(self, page: str) -> bool:
         """Tell whether every script of another page is one of these; elements of data are none."""
         return all(_hash_of(script) in self.allowed for script in _SCRIPT.findall(page))
@@ -85,8 +73,16 @@ def scripts_of(kit: Sequence[str], own: Sequence[Path], libraries: Sequence[str]
     Args:
         libraries: their content.
     """
+    from markupsafe import Markup
+
     files = [*(_KIT / name for name in kit), *own]
-    return Scripts.of([*libraries, *(f'"use strict";\n\n{path.read_text()}' for path in files)])
+    contents = [*libraries, *(f'"use strict";\n\n{path.read_text()}' for path in files)]
+    # A browser hashes what it has parsed, in which every line end is a line feed.
+    scripts = [content.replace("\r\n", "\n").replace("\r", "\n") for content in contents]
+    return Scripts(
+        Markup("\n".join(f"<script>{script}</script>" for script in scripts)),
+        Markup(" ".join(_hash_of(script) for script in scripts)),
+    )
 
 
 def style_of(look: Look, folder: Path | None = None, dark: Dark = "never") -> Any:

@@ -16,7 +16,7 @@ from activation_store.interventions import (
     replayed_arms,
 )
 from analysis.interventions.page.scripts import page_scripts
-from analysis.pages.pages import Scripts, embedded, environment, picture, style_of
+from analysis.pages.pages import embedded, environment, picture, scripts_of, style_of
 from analysis.replays.file import read_replay
 from analysis.replays.page.page import packed_replay
 from analysis.replays.replay import Entities, Replay, events_of
@@ -109,7 +109,7 @@ def intervention_page(name: str, summary: Sequence[str], films: Films | str, fig
                 {"name": path.name, "caption": caption, "uri": picture(path)} for path, caption in figures.items()
             ],
             style=style_of("document", _HERE, dark="preferred"),
-            scripts=Scripts.of(()) if isinstance(films, str) else page_scripts(),
+            scripts=scripts_of((), ()) if isinstance(films, str) else page_scripts(),
             reason=films,
             **{"films": ()} if isinstance(films, str) else _shown(films),
         )
