@@ -74,7 +74,7 @@ class Players(Entities):
 
 @dataclass(frozen=True)
 class Npcs(Entities):
-    """The NPCs; `kind` is an index into `colours.NPC_KINDS`, the same wherever one is present, (T, N) int32."""
+    """The NPCs; `kind` is an index into `NPC_KINDS`, the same wherever one is present, (T, N) int32."""
 
     kind: np.ndarray
 
