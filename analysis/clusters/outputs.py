@@ -28,6 +28,7 @@ from analysis.clusters.summary import SAME_CLUSTER, Summary
 from analysis.clusters.summary_text import as_text, format_interval, format_p, format_share
 from analysis.features import Feature
 from analysis.figures.style import cluster_colour
+from analysis.pages.pages import command_of as command_words
 from analysis.pages.pages import environment, picture, style_of
 from analysis.runs.run_folder import RUN_FILE, RunFolder
 from analysis.statistics.stability import projection_stability, stability_floor
@@ -231,7 +232,7 @@ _DISTANCES = {
 SUMMARY_FILE = "summary.json"
 EXPLORER_FILE = "explorer.html"
 TREE_FILE = "dendrogram_explorer.html"
-_POSITIONAL = "dump"
+
 _OUTPUT = "output_dir"
 _RESULTS = Path("analysis_results")
 _ANEW = Path("analysis_results_again")
@@ -360,13 +361,9 @@ def command_of(arguments: dict[str, Any], script: str = "analyze_activations.py"
 
     The run's location is left out, so that the same analysis gives the same page anywhere.
     """
-    words = ["python", *script.split(), str(arguments.get(_POSITIONAL, ""))]
-    for name, value in arguments.items():
-        if name == _POSITIONAL or value is None or value is False or value == "":
-            continue
-        value = _ANEW if name == _OUTPUT else value
-        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return shlex.join(words)
+    given = {name: value for name, value in arguments.items() if value is not False and value != ""}
+    anew = {_OUTPUT: _ANEW} if given.get(_OUTPUT) is not None else {}
+    return shlex.join(command_words(script, {"dump": "", **given, **anew}, {}))
 
 
 def _nan_if_none(value: float | None) -> float:

@@ -220,7 +220,7 @@ def summary_page(folder: Path, heading: str, sections: Sequence[Section], comman
 
 def command_of(script: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
     """Return the command line of a run: the dump, and every option that differs from its default."""
-    words = ["python", script, str(arguments["dump"])]
+    words = ["python", *script.split(), str(arguments["dump"])]
     for name, value in arguments.items():
         if name == "dump" or value == defaults.get(name):
             continue
