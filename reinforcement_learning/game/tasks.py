@@ -3,6 +3,10 @@
 The game itself reads tasks only from a pickle of Python functions; here they are built at run time from the game's own
 predicates and passed to `Env.reset`. The 63 held-out tasks for scoring policies, in six categories, are those of the
 NeurIPS 2023 competition.
+
+The training curriculum is a broad mix of tasks, from basic survival to rare achievements. They are grouped; each group
+has a fixed share of the draws, spread evenly over its tasks, so more variants do not give a group more weight. The
+held-out tasks are excluded, and so are tasks of giving, since several agents are not allowed to give.
 """
 
 import functools
@@ -25,18 +29,8 @@ from common.progress_view import Progress, no_progress
 from common.user_error import UserError
 from common.yaml_file import read_yaml, shown
 from reinforcement_learning.game.fast_game.ways import water_tasks, ways_tasks
+from reinforcement_learning.game.maps import MAP_BORDER
 from reinforcement_learning.game.task_encoder import encode_tasks
-from reinforcement_learning.game.training_tasks import (
-    AMMUNITION,
-    COMBAT_SKILLS,
-    CONSUMABLES,
-    EQUIPMENT,
-    SKILLS,
-    count_events,
-    survival_tasks,
-    task,
-    training_tasks,
-)
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 _NAMES_SHOWN = 8
@@ -46,6 +40,21 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 LEVELS = (1, 3)
 EPISODE_TICKS = 1024
 MIDDLE = 80  # row and column of the middle of a map of 128 tiles with its border
+
+COMBAT_SKILLS = (nmmo_skill.Melee, nmmo_skill.Range, nmmo_skill.Mage)
+SKILLS = (
+    *COMBAT_SKILLS, nmmo_skill.Fishing, nmmo_skill.Herbalism, nmmo_skill.Prospecting, nmmo_skill.Carving,
+    nmmo_skill.Alchemy,
+)  # fmt: skip
+AMMUNITION = (nmmo_item.Whetstone, nmmo_item.Arrow, nmmo_item.Runes)
+CONSUMABLES = (nmmo_item.Ration, nmmo_item.Potion)
+EQUIPMENT = (
+    nmmo_item.Hat, nmmo_item.Top, nmmo_item.Bottom, nmmo_item.Spear, nmmo_item.Bow, nmmo_item.Wand, nmmo_item.Rod,
+    nmmo_item.Gloves, nmmo_item.Pickaxe, nmmo_item.Axe, nmmo_item.Chisel, *AMMUNITION,
+)  # fmt: skip
+RESOURCES = (
+    material.Water, material.Foilage, material.Ore, material.Tree, material.Crystal, material.Herb, material.Fish,
+)  # fmt: skip
 
 
 def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
@@ -59,7 +68,7 @@ def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
     elif task.curriculum == "evaluation":
         specs = evaluation_tasks()
     elif task.curriculum == "survival":
-        specs = survival_tasks([env.horizon])
+        specs = _tasks(predicates.TickGE, num_tick=env.horizon)
     elif task.curriculum in _WAYS:
         specs = ways_tasks(_WAYS[task.curriculum])
     elif task.curriculum == "to_water":
@@ -245,23 +254,42 @@ def _choose(what: str, known: dict[str, Any], name: object) -> Any:
     return known[name]
 
 
+def _tasks(predicate: Callable[..., Any], **arguments: Any) -> list[TaskSpec]:
+    """Return a task for one agent for each combination of arguments, of which a tuple holds the values to take.
+
+    The order of the arguments is part of a task's name.
+    """
+    values = [value if isinstance(value, tuple) else (value,) for value in arguments.values()]
+    return [
+        TaskSpec(eval_fn=predicate, eval_fn_kwargs=dict(zip(arguments, chosen, strict=True)))
+        for chosen in product(*values)
+    ]
+
+
 def evaluation_tasks() -> list[TaskSpec]:
     """Return the held-out tasks; a task's first tag is its category."""
     groups: dict[Category, list[TaskSpec]] = {
-        "survival": survival_tasks([EPISODE_TICKS]),
+        "survival": _tasks(predicates.TickGE, num_tick=EPISODE_TICKS),
         "combat": [
-            *count_events("PLAYER_KILL", [20]),
-            *(task(predicates.DefeatEntity, agent_type="npc", level=level, num_agent=20) for level in LEVELS),
+            *_tasks(predicates.CountEvent, event="PLAYER_KILL", N=20),
+            *_tasks(predicates.DefeatEntity, agent_type="npc", level=LEVELS, num_agent=20),
         ],
-        "exploration": [*count_events("GO_FARTHEST", [64]), task(predicates.OccupyTile, row=MIDDLE, col=MIDDLE)],
-        "skill": [task(predicates.AttainSkill, skill=skill, level=10, num_agent=1) for skill in SKILLS],
-        "item": _items(),
+        "exploration": [
+            *_tasks(predicates.CountEvent, event="GO_FARTHEST", N=64),
+            *_tasks(predicates.OccupyTile, row=MIDDLE, col=MIDDLE),
+        ],
+        "skill": _tasks(predicates.AttainSkill, skill=SKILLS, level=10, num_agent=1),
+        "item": [
+            *_tasks(predicates.HarvestItem, item=AMMUNITION, level=LEVELS, quantity=20),
+            *_tasks(predicates.ConsumeItem, item=CONSUMABLES, level=LEVELS, quantity=20),
+            *_tasks(predicates.EquipItem, item=EQUIPMENT, level=LEVELS, num_agent=1),
+            *_tasks(predicates.FullyArmed, combat_style=COMBAT_SKILLS, level=LEVELS, num_agent=1),
+        ],
         "market": [
-            *count_events("EARN_GOLD", [20]),
-            *count_events("BUY_ITEM", [20]),
-            task(predicates.EarnGold, amount=100),
-            task(predicates.HoardGold, amount=100),
-            task(predicates.MakeProfit, amount=100),
+            *_tasks(predicates.CountEvent, event=("EARN_GOLD", "BUY_ITEM"), N=20),
+            *_tasks(predicates.EarnGold, amount=100),
+            *_tasks(predicates.HoardGold, amount=100),
+            *_tasks(predicates.MakeProfit, amount=100),
         ],
     }
     for category, specs in groups.items():
@@ -270,22 +298,53 @@ def evaluation_tasks() -> list[TaskSpec]:
     return [spec for specs in groups.values() for spec in specs]
 
 
-def _items() -> list[TaskSpec]:
-    return [
-        *(
-            task(predicates.HarvestItem, item=item, level=level, quantity=20)
-            for item, level in product(AMMUNITION, LEVELS)
-        ),
-        *(
-            task(predicates.ConsumeItem, item=item, level=level, quantity=20)
-            for item, level in product(CONSUMABLES, LEVELS)
-        ),
-        *(
-            task(predicates.EquipItem, item=item, level=level, num_agent=1)
-            for item, level in product(EQUIPMENT, LEVELS)
-        ),
-        *(
-            task(predicates.FullyArmed, combat_style=style, level=level, num_agent=1)
-            for style, level in product(COMBAT_SKILLS, LEVELS)
-        ),
+def training_tasks(map_size: int) -> list[TaskSpec]:
+    """Return the training curriculum for maps of a given side, in tiles."""
+    survival = _tasks(predicates.TickGE, num_tick=(50, 100, 200, 400, 800))
+    needs = _tasks(predicates.CountEvent, event=("EAT_FOOD", "DRINK_WATER"), N=(5, 10, 20, 40))
+    eighths = tuple(MAP_BORDER + map_size * part // 8 for part in range(1, 8))
+    held_out = {"row": MAP_BORDER + map_size // 2, "col": MAP_BORDER + map_size // 2}
+    exploration = [
+        *_tasks(predicates.CountEvent, event="GO_FARTHEST", N=(8, 16, 32, 48)),
+        *_tasks(predicates.DistanceTraveled, dist=(8, 16, 32, 48)),
+        *_tasks(predicates.CanSeeTile, tile_type=RESOURCES),
+        *(s for s in _tasks(predicates.OccupyTile, row=eighths, col=eighths) if s.eval_fn_kwargs != held_out),
+        *_tasks(predicates.ProgressTowardCenter),
     ]
+    combat = [
+        *_tasks(predicates.CountEvent, event="SCORE_HIT", N=(5, 20, 50)),
+        *_tasks(predicates.CountEvent, event="PLAYER_KILL", N=(1, 3, 10)),
+        *_tasks(predicates.CountEvent, event="LOOT_ITEM", N=(1, 5)),
+        *_tasks(predicates.ScoreHit, combat_style=COMBAT_SKILLS, N=(5, 20, 50)),
+        *_tasks(predicates.DefeatEntity, agent_type=("player", "npc"), level=(1, 2, 3), num_agent=(1, 3, 10)),
+        *_tasks(predicates.FireAmmo, item=AMMUNITION, level=1, quantity=(1, 10)),
+    ]
+    skills = [
+        *_tasks(predicates.CountEvent, event="LEVEL_UP", N=(1, 3, 10)),
+        *_tasks(predicates.AttainSkill, skill=SKILLS, level=(2, 3, 4, 5, 7), num_agent=1),
+        *_tasks(predicates.GainExperience, skill=SKILLS, experience=(10, 50), num_agent=1),
+    ]
+    items = [
+        *_tasks(predicates.CountEvent, event="EQUIP_ITEM", N=(1, 3, 10)),
+        *_tasks(predicates.CountEvent, event="HARVEST_ITEM", N=(1, 5, 20)),
+        *_tasks(predicates.CountEvent, event="CONSUME_ITEM", N=(1, 5)),
+        *_tasks(predicates.OwnItem, item=EQUIPMENT + CONSUMABLES, level=(1, 2, 3), quantity=1),
+        *_tasks(predicates.EquipItem, item=EQUIPMENT, level=2, num_agent=1),
+        *_tasks(predicates.FullyArmed, combat_style=COMBAT_SKILLS, level=2, num_agent=1),
+        *_tasks(predicates.HarvestItem, item=AMMUNITION + CONSUMABLES, level=(1, 2), quantity=(1, 5, 10)),
+        *_tasks(predicates.ConsumeItem, item=CONSUMABLES, level=(1, 2), quantity=(1, 5, 10)),
+    ]
+    of_gold = (predicates.HoardGold, predicates.EarnGold, predicates.SpendGold, predicates.MakeProfit)
+    market = [
+        *_tasks(predicates.CountEvent, event=("LIST_ITEM", "BUY_ITEM", "EARN_GOLD"), N=(1, 5, 10)),
+        *(spec for predicate in of_gold for spec in _tasks(predicate, amount=(5, 20, 50))),
+        *_tasks(predicates.ListItem, item=EQUIPMENT + CONSUMABLES, level=1, quantity=1),
+        *_tasks(predicates.BuyItem, item=EQUIPMENT + CONSUMABLES, level=1, quantity=1),
+    ]
+    groups = (
+        (10, survival), (30, needs), (14, exploration), (14, combat), (16, skills), (18, items), (8, market),
+    )  # fmt: skip
+    for share, specs in groups:
+        for spec in specs:
+            spec.sampling_weight = share / len(specs)
+    return [spec for _, specs in groups for spec in specs]

@@ -19,8 +19,7 @@ from analysis.evaluation.held_out_tasks import (
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
-from reinforcement_learning.game.tasks import evaluation_tasks
-from reinforcement_learning.game.training_tasks import training_tasks
+from reinforcement_learning.game.tasks import evaluation_tasks, training_tasks
 from tests.command import assert_refuses
 from tests.fuzz import flip
 from tests.planted_results import as_original, play, provenance, write

@@ -15,8 +15,8 @@ from reinforcement_learning.game.tasks import (
     fixed_weights,
     read_weights,
     save_weights,
+    training_tasks,
 )
-from reinforcement_learning.game.training_tasks import training_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refuses
 from tests.conftest import AGENT, random_legal_actions
