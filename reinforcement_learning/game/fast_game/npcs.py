@@ -10,8 +10,7 @@ from nmmo.entity.entity import Entity, EntityState
 from nmmo.entity.npc_manager import NPCManager
 
 from reinforcement_learning.game.fast_game.ground import Ground, wander
-from reinforcement_learning.game.fast_game.groups import FastGroup
-from reinforcement_learning.game.fast_game.players import forget_fight
+from reinforcement_learning.game.fast_game.players import FastGroup, forget_fight
 from reinforcement_learning.game.fast_game.state import DEFENSIVE, PEACEFUL, Body
 
 _COLUMN = EntityState.State.attr_name_to_col

@@ -1,20 +1,20 @@
-"""Players: their vitals and harvests in each tick.
+"""What players and NPCs have in common; and players: their vitals and harvests in each tick.
 
 `players.pxd` gives the types with which this file is compiled.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from nmmo.core.observation import COL_DELTA, ROW_DELTA
 from nmmo.entity.entity import Entity, EntityState
-from nmmo.entity.entity_manager import PlayerManager
+from nmmo.entity.entity_manager import EntityGroup, PlayerManager
 from nmmo.lib import material
 from nmmo.lib.event_code import EventCode
 from nmmo.systems.item import ItemState
 
-from reinforcement_learning.game.fast_game.groups import FastGroup
-from reinforcement_learning.game.fast_game.state import Body
+from reinforcement_learning.game.fast_game.state import Body, take_over_entity
 
 _COLUMN = EntityState.State.attr_name_to_col
 _ITEM = ItemState.State.attr_name_to_col
@@ -122,6 +122,25 @@ def live_all(
         made = actions.get(body.number)
         body.history.actions = {} if made is None else made
         live(needs, realm, body, materials[index], fishes[index], waters[index])
+
+
+class FastGroup(EntityGroup):
+    """A group of the game's entities, which get the faster classes when they spawn."""
+
+    def spawn_entity(self, entity: Any) -> None:
+        """Add a new player or NPC to the world."""
+        take_over_entity(entity, self.datastore.table("Entity").cells)
+        super().spawn_entity(entity)
+
+    def _cull(self, dead: Sequence[int]) -> dict[int, Entity]:
+        """Remove the dead, given their numbers, as `cull` does."""
+        self.dead_this_tick.clear()
+        for number in [number for number in self.entities if number in dead] if dead else ():
+            entity = self.dead_this_tick[number] = self.entities[number]
+            self.cull_entity(entity)
+            if self._delete_dead_entity:
+                entity.datastore_record.delete()
+        return self.dead_this_tick
 
 
 class FastPlayers(PlayerManager, FastGroup):
