@@ -4,8 +4,6 @@ Invalid settings are refused before anything is written.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -68,10 +66,20 @@ def train_policy(run: TrainingRun) -> None:
     processes = join_processes(device)  # one, unless torchrun started several
     run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
     run = replace(run, track=run.track and can_mirror(run.settings.wandb.mode, _STILL))
-    _check_services(run, processes)
+    if processes.size > 1 and run.settings.task.syllabus != "none":
+        raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
+    if processes.size > 1 and run.settings.train.has_opponents:
+        raise UserError("train.pool_kernel: opponents need a run of one process: start it without torchrun")
+    connect_workers(share_of_work(run.settings).rollout)
+    with counted_progress("reading tasks with the language model", "tasks") as progress:
+        offered_tasks(run.settings.task, run.settings.env, progress)
     folder, state = _open_folder(run, processes)
-    with _withdrawn_if_never_begun(folder, processes.leads and not run.resume):
+    try:
         _train(run, folder, state, processes)
+    except BaseException:
+        if processes.leads and not run.resume and folder.untouched:  # the same name must then work
+            folder.withdraw()
+        raise
 
 
 def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None, processes: Processes) -> None:
@@ -110,17 +118,6 @@ def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None
     stop.end_process()
 
 
-@contextmanager
-def _withdrawn_if_never_begun(folder: TrainingFolder, new: bool) -> Iterator[None]:
-    """Leave nothing of a new run that ends before its first update: the same name must then work."""
-    try:
-        yield
-    except BaseException:
-        if new and folder.untouched:
-            folder.withdraw()
-        raise
-
-
 def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
     """Say how many codes of a codebook the states of the last update had, and whether it has collapsed."""
     if "semantic/perplexity" not in metrics:
@@ -133,16 +130,6 @@ def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
     if used < COLLAPSED:
         return f"{text}: the codebook has collapsed, almost all states share a code"
     return text
-
-
-def _check_services(run: TrainingRun, processes: Processes) -> None:
-    if processes.size > 1 and run.settings.task.syllabus != "none":
-        raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
-    if processes.size > 1 and run.settings.train.has_opponents:
-        raise UserError("train.pool_kernel: opponents need a run of one process: start it without torchrun")
-    connect_workers(share_of_work(run.settings).rollout)
-    with counted_progress("reading tasks with the language model", "tasks") as progress:
-        offered_tasks(run.settings.task, run.settings.env, progress)
 
 
 def _open_folder(run: TrainingRun, processes: Processes) -> tuple[TrainingFolder, TrainingState | None]:
@@ -163,24 +150,6 @@ PHASES = ("environment", "inference", "learning", "copying")
 MOST_ON_PANEL = 6
 MOST_ON_LINE = 3
 _LOSSES = ("policy", "value", "entropy", "approximate_kl", "clip_fraction", "explained_variance")
-_WAITING = "none ended yet"
-
-
-def training_panel(metrics: Metrics, agent_steps: int, total: int, seconds: float, seconds_left: float | None) -> Panel:
-    """Return a panel with the progress of training.
-
-    Args:
-        metrics: of the latest update; empty before the first.
-        agent_steps: trained and collected so far.
-        seconds_left: estimated; None if unknown.
-    """
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="bold cyan", no_wrap=True)
-    table.add_column()
-    for name, text in _rows(metrics):
-        table.add_row(name, text)
-    update = f"update {metrics['update']:,.0f}" if metrics else "first update"
-    return Panel(Group(_progress(agent_steps, total, seconds, seconds_left), table), title=f"training: {update}")
 
 
 def update_line(metrics: Metrics) -> str:
@@ -192,8 +161,8 @@ def update_line(metrics: Metrics) -> str:
     ]
     if "lives/ticks" in metrics:
         parts.append(f"life {metrics['lives/ticks']:.1f} ticks, task {metrics['lives/task_progress']:.3f}")
-        parts.append(f"died: {_deaths(metrics, MOST_ON_LINE)}")
-        parts.append(f"a life: {_events(metrics, MOST_ON_LINE)}")
+        parts.append(f"died: {_largest(metrics, 'death/', MOST_ON_LINE)}")
+        parts.append(f"a life: {_largest(metrics, 'events/', MOST_ON_LINE)}")
     else:
         parts.append("no life ended")
     if "semantic/perplexity" in metrics:
@@ -201,30 +170,23 @@ def update_line(metrics: Metrics) -> str:
     return "  ".join(parts)
 
 
-def _progress(agent_steps: int, total: int, seconds: float, seconds_left: float | None) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(ratio=1)
-    table.add_column(no_wrap=True)
-    left = f"{_clock(seconds_left)} left" if seconds_left is not None else "-:--:-- left"
-    table.add_row(
-        f"{agent_steps:,} of {total:,} agent-steps",
-        ProgressBar(total=total, completed=agent_steps),
-        f"{_clock(seconds)} so far, {left}",
-    )
-    table.expand = True
-    return table
-
-
 def _rows(metrics: Metrics) -> list[tuple[str, str]]:
+    """Return the lines of the panel: what each is about, and its numbers."""
     if not metrics:
         return [("speed", "known after the first update")]
+    lives = "none ended yet"
+    if "lives/ticks" in metrics:
+        lives = (
+            f"{metrics['lives/ended']:.0f} ended after {metrics['lives/ticks']:.1f} ticks "
+            f"(median {metrics['lives/ticks_median']:.0f}), reward {metrics['lives/total_reward']:.3f}, "
+            f"task progress {metrics['lives/task_progress']:.3f}, completed {metrics['lives/task_completed']:.0%}"
+        )
     rows = [
         ("speed", f"{metrics['agent_steps_per_second']:,.0f} agent-steps/s: {_time(metrics)}"),
         ("losses", ", ".join(f"{_words(name)} {metrics[f'loss/{name}']:.4g}" for name in _LOSSES)),
-        ("lives", _lives(metrics)),
-        ("deaths", _deaths(metrics, MOST_ON_PANEL)),
-        ("events a life", _events(metrics, MOST_ON_PANEL)),
+        ("lives", lives),
+        ("deaths", _largest(metrics, "death/", MOST_ON_PANEL)),
+        ("events a life", _largest(metrics, "events/", MOST_ON_PANEL)),
     ]
     if "semantic/perplexity" in metrics:
         used, weight = f"{metrics['semantic/perplexity']:.1f} in use", f"{metrics['semantic/weight']:.2f}"
@@ -237,37 +199,19 @@ def _time(metrics: Metrics) -> str:
     return ", ".join(f"{phase} {metrics.get(f'time/{phase}', 0):.0%}" for phase in PHASES)
 
 
-def _lives(metrics: Metrics) -> str:
-    if "lives/ticks" not in metrics:
-        return _WAITING
-    return (
-        f"{metrics['lives/ended']:.0f} ended after {metrics['lives/ticks']:.1f} ticks "
-        f"(median {metrics['lives/ticks_median']:.0f}), reward {metrics['lives/total_reward']:.3f}, "
-        f"task progress {metrics['lives/task_progress']:.3f}, completed {metrics['lives/task_completed']:.0%}"
-    )
-
-
-def _deaths(metrics: Metrics, most: int) -> str:
-    largest = _largest(metrics, "death/")[:most]
-    return ", ".join(f"{_words(name)} {share:.0%}" for name, share in largest) or _WAITING
-
-
-def _events(metrics: Metrics, most: int) -> str:
-    largest = _largest(metrics, "events/")[:most]
-    return ", ".join(f"{_words(name).lower()} {count:.2g}" for name, count in largest) or _WAITING
-
-
-def _largest(metrics: Metrics, prefix: str) -> list[tuple[str, float]]:
-    entries = [(key.removeprefix(prefix), value) for key, value in metrics.items() if key.startswith(prefix) and value]
-    return sorted(entries, key=lambda entry: -entry[1])
+def _largest(metrics: Metrics, prefix: str, most: int) -> str:
+    """Name the largest shares of deaths, or numbers of events a life."""
+    entries = [(_words(key.removeprefix(prefix)), value) for key, value in metrics.items() if key.startswith(prefix)]
+    largest = sorted((entry for entry in entries if entry[1]), key=lambda entry: -entry[1])[:most]
+    if prefix == "death/":
+        shown = [f"{cause} {share:.0%}" for cause, share in largest]
+    else:
+        shown = [f"{event.lower()} {count:.2g}" for event, count in largest]
+    return ", ".join(shown) or "none ended yet"
 
 
 def _words(name: str) -> str:
     return name.replace("_", " ").replace("npc", "NPC").replace(" kl", " KL")
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 class TrainingDisplay:
@@ -316,6 +260,22 @@ class TrainingDisplay:
 
     def _panel(self) -> Panel:
         seconds = self.clock() - self._start
-        done = self.agent_steps - (self._first_steps or 0)
-        left = seconds / done * max(self.total - self.agent_steps, 0) if done else None
-        return training_panel(self.metrics, self.agent_steps, self.total, seconds, left)
+        done, left = self.agent_steps - (self._first_steps or 0), "-:--:--"
+        if done:
+            left = str(timedelta(seconds=round(seconds / done * max(self.total - self.agent_steps, 0))))
+        reached = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        reached.add_column(no_wrap=True)
+        reached.add_column(ratio=1)
+        reached.add_column(no_wrap=True)
+        reached.add_row(
+            f"{self.agent_steps:,} of {self.total:,} agent-steps",
+            ProgressBar(total=self.total, completed=self.agent_steps),
+            f"{timedelta(seconds=round(seconds))} so far, {left} left",
+        )
+        numbers = Table.grid(padding=(0, 2, 0, 0))
+        numbers.add_column(style="bold cyan", no_wrap=True)
+        numbers.add_column()
+        for name, text in _rows(self.metrics):
+            numbers.add_row(name, text)
+        update = f"update {self.metrics['update']:,.0f}" if self.metrics else "first update"
+        return Panel(Group(reached, numbers), title=f"training: {update}")
