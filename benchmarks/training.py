@@ -141,7 +141,7 @@ def measure(arguments: Arguments) -> Measurement:
         others[PLAIN] = plain_worlds(AGENT, settings, maps, like=groups)
         recorded = [RecordedWorlds(worlds) for worlds in groups]
         repetition = Repetition(recorded, others, starts)
-        steppers = make_steppers(recorded, subject.policy, subject.info.layout, stopwatch, starts, Stepper)
+        steppers = make_steppers(recorded, subject.policy, subject.info.layout, stopwatch, starts)
         reset(steppers)
         learn = _learner(subject.policy, steppers, settings, on_rollout=repetition.repeat)
         learn()

@@ -10,9 +10,9 @@ The actions in each world since its episode began are kept: with the episode's s
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,6 +78,7 @@ class EpisodeJournal:
 ACTIONS, RANDOM_ACTIONS = 0, 1
 """Streams of numbers: behind the options that policies choose, and behind acts at random."""
 _STREAMS = 2
+LEARNER = 0
 
 
 class Stopwatch:
@@ -149,7 +150,14 @@ class Arrival:
 
 
 class Stepper:
-    """Steps vectorised worlds with one policy, keeping each slot's memory."""
+    """Steps vectorised worlds with one policy, keeping each slot's memory.
+
+    Others may play some seats: decisions, and the lives that arrive, are those of the policy's own seats.
+
+    Attributes:
+        kernel: for each seat in turn, 0 for the policy or the number of an opponent, repeated over the agents.
+        opponents: number -> policy; without any, nobody else may have a seat.
+    """
 
     def __init__(
         self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
@@ -169,6 +177,15 @@ class Stepper:
         self.stopwatch = stopwatch
         self.memory = policy.initial_state(self.slots)
         self.arrival: Arrival
+        self.kernel: Sequence[int] = (LEARNER,)
+        self.opponents: Mapping[int, RecurrentPolicy] = {}
+        self._opponents_lives: dict[int, list[Life]] = {}
+
+    @property
+    def seats(self) -> np.ndarray:
+        """Who plays each slot, (slots,) int64."""
+        agents = self.slots // len(self.journal.moments())
+        return np.resize(np.array(self.kernel), agents)[np.arange(self.slots) % agents]
 
     def reset(self) -> None:
         """Take every world to its start."""
@@ -176,8 +193,14 @@ class Stepper:
 
     def decide(self) -> Decision:
         """Run the policy on the worlds' observations without changing the memory."""
-        present = np.flatnonzero(self.arrival.present)
-        return decide(self.policy, self.memory, self.arrival, present, self.layout, self.stopwatch)
+        return self._decided(LEARNER, self.policy)
+
+    def _decided(self, number: int, policy: RecurrentPolicy) -> Decision:
+        arrival = self.arrival
+        if self.opponents:
+            own = self.seats == number
+            arrival = replace(arrival, present=arrival.present & own, acting=arrival.acting & own)
+        return decide(policy, self.memory, arrival, np.flatnonzero(arrival.present), self.layout, self.stopwatch)
 
     def action_noise(self) -> np.ndarray:
         """Return the numbers behind this tick's actions, (slots, heads) float64; the same until the tick is played."""
@@ -185,12 +208,20 @@ class Stepper:
         return action_noise(moments, self.slots // len(moments), len(self.layout.heads))
 
     def begin(self, decision: Decision, actions: np.ndarray) -> None:
-        """Update the memory from the decision, and let the worlds begin a tick.
+        """Add the opponents' actions, update all memories, and let the worlds begin a tick.
 
         Args:
             actions: (slots, heads) int64; rows of slots that are not acting are ignored.
         """
-        remember(self.memory, decision)
+        decisions, noise = [decision], self.action_noise() if self.opponents else None
+        for number, policy in self.opponents.items():
+            theirs = self._decided(number, policy)
+            assert noise is not None
+            actions += theirs.over_slots(theirs.sample(noise))
+            decisions.append(theirs)
+        for decided in decisions:
+            self.memory.put(torch.from_numpy(decided.present).to(self.device), decided.next_state)
+        self.memory.clear(torch.from_numpy(np.flatnonzero(~self.arrival.acting)).to(self.device))
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)
 
@@ -199,15 +230,24 @@ class Stepper:
         with self.stopwatch.time("environment"):
             self.arrival = receive(self.worlds)
         self.journal.record(actions, self.arrival.episodes)
+        if self.opponents:
+            by_seat: defaultdict[int, list[Life]] = defaultdict(list)
+            for life in self.arrival.lives:
+                by_seat[self.kernel[(life.agent_id - 1) % len(self.kernel)]].append(life)
+            self.arrival = replace(self.arrival, lives=by_seat.pop(LEARNER, []))
+            for number, lives in by_seat.items():
+                self._opponents_lives.setdefault(number, []).extend(lives)
 
-
-StepperKind = TypeVar("StepperKind", bound=Stepper)
+    def take_lives(self) -> dict[int, list[Life]]:
+        """Return the opponents' lives, by number, that ended since the last call."""
+        taken, self._opponents_lives = self._opponents_lives, {}
+        return taken
 
 
 def make_steppers(
     groups: Sequence[Any], policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
-    starts: Sequence[EpisodeStart], kind: type[StepperKind],
-) -> list[StepperKind]:  # fmt: skip
+    starts: Sequence[EpisodeStart],
+) -> list[Stepper]:  # fmt: skip
     """Return a stepper for each group of worlds.
 
     Args:
@@ -215,7 +255,9 @@ def make_steppers(
     """
     size = len(starts) // len(groups)
     journals = [EpisodeJournal(starts[first : first + size]) for first in range(0, len(starts), size)]
-    return [kind(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)]
+    return [
+        Stepper(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)
+    ]
 
 
 def reset(steppers: Sequence[Stepper]) -> None:
@@ -299,12 +341,11 @@ def action_noise(
     Returns:
         Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
     """
-    return np.concatenate([_of_world(moment, agents, heads, stream + _STREAMS * throw) for moment in moments])
-
-
-def _of_world(moment: Moment, agents: int, heads: int, stream: int) -> np.ndarray:
-    # The lowest word counts blocks of four numbers within the table; the other words identify the table.
-    generator = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, stream])
-    # NumPy guarantees a stable stream for bit generators, but not for Generator.random.
-    bits = generator.random_raw(agents * heads) >> 11  # the 53 highest bits, the precision of a float64
-    return (bits * 2.0**-53).reshape(agents, heads)
+    drawn = []
+    for moment in moments:
+        # The lowest word counts blocks of four numbers within the table; the other words identify the table.
+        counter = [0, moment.tick, moment.number, stream + _STREAMS * throw]
+        # NumPy guarantees a stable stream for bit generators, but not for Generator.random.
+        bits = np.random.Philox(key=moment.first_seed, counter=counter).random_raw(agents * heads)
+        drawn.append((bits >> 11) * 2.0**-53)  # the 53 highest bits, the precision of a float64
+    return np.concatenate(drawn).reshape(-1, heads)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +10,12 @@ import orjson
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.checkpoint_files import list_checkpoints
 from common.files import append_bytes, read_lines, write_bytes
 from common.user_error import UserError
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.play.stepper import Decision, Stepper, decide
+from reinforcement_learning.play.stepper import LEARNER, Stepper
 
 TABLE_FILE = "elo.tsv"
 HISTORY_FILE = "elo.jsonl"
@@ -88,62 +87,6 @@ class Ratings:
         write_bytes(folder / TABLE_FILE, "\n".join([*lines, ""]).encode())
 
 
-LEARNER = 0
-
-
-class OpposedStepper(Stepper):
-    """A stepper whose policy plays some seats only; what it decides and which lives it sees are those of its seats."""
-
-    kernel: Sequence[int] = (LEARNER,)
-    """For each seat in turn, 0 for the policy or the number of an opponent, repeated over the agents."""
-    opponents: Mapping[int, RecurrentPolicy]  # number -> policy; without any, nobody else may have a seat
-    lives: dict[int, list[Life]]  # of opponents, by number, since the last call of `take_lives`
-
-    @property
-    def seats(self) -> np.ndarray:
-        """Who plays each slot, (slots,) int64."""
-        agents = self.slots // len(self.journal.moments())
-        return np.resize(np.array(self.kernel), agents)[np.arange(self.slots) % agents]
-
-    def decide(self) -> Decision:
-        """Run the policy on its own seats without changing the memory."""
-        return self._decided(LEARNER, self.policy)
-
-    def begin(self, decision: Decision, actions: np.ndarray) -> None:
-        """Add the opponents' actions, update all memories, and let the worlds begin a tick."""
-        noise = self.action_noise()
-        decisions = [decision]
-        for number, policy in self.opponents.items():
-            theirs = self._decided(number, policy)
-            actions += theirs.over_slots(theirs.sample(noise))
-            decisions.append(theirs)
-        for decided in decisions:
-            self.memory.put(torch.from_numpy(decided.present).to(self.device), decided.next_state)
-        self.memory.clear(torch.from_numpy(np.flatnonzero(~self.arrival.acting)).to(self.device))
-        with self.stopwatch.time("environment"):
-            self.worlds.send(actions)
-
-    def end(self, actions: np.ndarray) -> None:
-        """Wait for the end of the tick, and keep the lives of opponents apart."""
-        super().end(actions)
-        by_seat: dict[int, list[Life]] = {}
-        for life in self.arrival.lives:
-            by_seat.setdefault(self.kernel[(life.agent_id - 1) % len(self.kernel)], []).append(life)
-        self.arrival = replace(self.arrival, lives=by_seat.pop(LEARNER, []))
-        for number, lives in by_seat.items():
-            self.lives.setdefault(number, []).extend(lives)
-
-    def take_lives(self) -> dict[int, list[Life]]:
-        """Return the opponents' lives that ended since the last call."""
-        taken, self.lives = self.lives, {}
-        return taken
-
-    def _decided(self, number: int, policy: RecurrentPolicy) -> Decision:
-        own = self.seats == number
-        arrival = replace(self.arrival, present=self.arrival.present & own, acting=self.arrival.acting & own)
-        return decide(policy, self.memory, arrival, np.flatnonzero(arrival.present), self.layout, self.stopwatch)
-
-
 _CHECKPOINT = re.compile(r".*_(\d{10})")
 
 
@@ -151,8 +94,8 @@ _CHECKPOINT = re.compile(r".*_(\d{10})")
 class Opponents:
     """Chooses the opponents of a run, and rates them."""
 
-    steppers: Sequence[OpposedStepper]  # of all groups of worlds
-    kernel: Sequence[int]  # as in `OpposedStepper`
+    steppers: Sequence[Stepper]  # of all groups of worlds
+    kernel: Sequence[int]  # as in `Stepper`
     folder: Path  # of the run's checkpoints
     seed: int  # of the run; with the number of checkpoints, it decides who is chosen
     ratings: Ratings  # of the learner and of all checkpoints that played
@@ -173,7 +116,8 @@ class Opponents:
         self.names = {number: path.stem for number, path in chosen.items()}
         self.ratings.know(self.names.values())
         for stepper in self.steppers:
-            stepper.kernel, stepper.lives = self.kernel, {}
+            stepper.kernel = self.kernel
+            stepper.take_lives()
             stepper.opponents = {number: policy.to(stepper.device) for number, policy in policies.items()}
 
     def change(self, steps: int) -> None:

@@ -61,51 +61,18 @@ class RolloutCollector:
             decisions: agent-steps to collect; the last tick is completed in every world.
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
-        players = [
-            _Player(stepper, _Tape(stepper.slots, self.horizon, self.spacing), self.ignore_idle_heads)
-            for stepper in self.steppers
-        ]
+        tapes = [_Tape(stepper, self.horizon, self.spacing, self.ignore_idle_heads) for stepper in self.steppers]
         made = 0
-        with _threads_for_each_of(len(players)):
+        with _threads_for_each_of(len(tapes)):
             while made < decisions:
-                for player in players:
-                    player.end_tick()
-                    made += player.begin_tick()
+                for tape in tapes:
+                    tape.end_tick()
+                    made += tape.begin_tick()
                 on_tick(made)
-            for player in players:
-                player.end_tick()
-            parts = [player.tape.finish(player.stepper.decide(), self.gamma, self.gae_lambda) for player in players]
+            for tape in tapes:
+                tape.end_tick()
+            parts = [tape.finish(self.gamma, self.gae_lambda) for tape in tapes]
         return _joined(parts)
-
-
-@dataclass
-class _Player:
-    """Plays one group of worlds, and records it; other groups can have their turn within a tick."""
-
-    stepper: Stepper
-    tape: "_Tape"
-    ignore_idle_heads: bool
-    begun: tuple[Decision, np.ndarray, torch.Tensor, torch.Tensor] | None = None
-
-    def begin_tick(self) -> int:
-        decision = self.stepper.decide()
-        with self.stepper.stopwatch.time("inference"):
-            chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
-            chosen_log_probability = log_probability(decision.distribution, chosen, self.ignore_idle_heads)  # (P,)
-        actions = decision.over_slots(chosen)
-        self.stepper.begin(decision, actions)
-        self.begun = (decision, actions, chosen.cpu(), chosen_log_probability.cpu())
-        return int(decision.acting.sum())
-
-    def end_tick(self) -> None:
-        """Wait for the tick that was begun, if any, and record it."""
-        if self.begun is None:
-            return
-        decision, actions, chosen, chosen_log_probability = self.begun
-        self.begun = None
-        self.stepper.end(actions)
-        with self.stepper.stopwatch.time("copying"):
-            self.tape.record(decision, chosen, chosen_log_probability, self.stepper.arrival)
 
 
 @contextlib.contextmanager
@@ -142,15 +109,15 @@ def _joined(parts: Sequence[Rollout]) -> Rollout:
 
 
 class _Tape:
-    """The recording of one rollout so far."""
+    """Plays one group of worlds, and records its rollout; other groups can have their turn within a tick."""
 
-    def __init__(self, slots: int, horizon: int, spacing: int):
-        self.horizon = horizon
-        self.spacing = spacing
+    def __init__(self, stepper: Stepper, horizon: int, spacing: int, ignore_idle_heads: bool):
+        self.stepper, self.horizon, self.spacing, self.ignore_idle_heads = stepper, horizon, spacing, ignore_idle_heads
+        self._begun: tuple[Decision, np.ndarray, torch.Tensor, torch.Tensor] | None = None
         self._segments = 0
-        self._segment = np.full(slots, -1)  # each slot's current segment
-        self._length = np.zeros(slots, dtype=np.int64)  # ticks in each slot's current segment
-        self._was_acting = np.zeros(slots, dtype=bool)
+        self._segment = np.full(stepper.slots, -1)  # each slot's current segment
+        self._length = np.zeros(stepper.slots, dtype=np.int64)  # ticks in each slot's current segment
+        self._was_acting = np.zeros(stepper.slots, dtype=bool)
         self._observations: list[PackedObservation] = []
         self._actions: list[torch.Tensor] = []
         self._log_probabilities: list[torch.Tensor] = []
@@ -162,9 +129,34 @@ class _Tape:
         self._lives: list[Life] = []
         self._spaced: list[np.ndarray] = []
 
-    def record(self, decision: Decision, action: torch.Tensor, log_probability: torch.Tensor, after: Arrival) -> None:
+    def begin_tick(self) -> int:
+        decision = self.stepper.decide()
+        with self.stepper.stopwatch.time("inference"):
+            chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
+            chosen_log_probability = log_probability(decision.distribution, chosen, self.ignore_idle_heads)  # (P,)
+        actions = decision.over_slots(chosen)
+        self.stepper.begin(decision, actions)
+        self._begun = (decision, actions, chosen.cpu(), chosen_log_probability.cpu())
+        return int(decision.acting.sum())
+
+    def end_tick(self) -> None:
+        """Wait for the tick that was begun, if any, and record it."""
+        if self._begun is None:
+            return
+        decision, actions, chosen, chosen_log_probability = self._begun
+        self._begun = None
+        self.stepper.end(actions)
+        with self.stepper.stopwatch.time("copying"):
+            self._record(decision, chosen, chosen_log_probability, self.stepper.arrival)
+
+    def _record(self, decision: Decision, action: torch.Tensor, log_probability: torch.Tensor, after: Arrival) -> None:
         acting_among_present = torch.from_numpy(np.flatnonzero(decision.acting[decision.present]))
-        self._start_segments(decision)
+        starts = decision.acting & (~self._was_acting | (self._length == self.horizon))
+        slots = np.flatnonzero(starts)
+        self._segment[slots] = self._segments + np.arange(len(slots))
+        self._length[slots] = 0
+        self._segments += len(slots)
+        self._states.append(decision.state.take(torch.from_numpy(np.flatnonzero(starts[decision.present]))))
         acting = np.flatnonzero(decision.acting)
         self._length[acting] += 1
         self._segment_of.append(self._segment[acting])
@@ -179,7 +171,8 @@ class _Tape:
         self._reward.append(after.reward)
         self._lives.extend(after.lives)
 
-    def finish(self, last: Decision, gamma: float, gae_lambda: float) -> Rollout:
+    def finish(self, gamma: float, gae_lambda: float) -> Rollout:
+        last = self.stepper.decide()
         acting = np.stack(self._acting)  # (T, slots)
         value = np.stack([*self._value, _over_slots(last)])  # (T + 1, slots)
         still_acting = np.concatenate([acting, last.acting[None]])
@@ -197,14 +190,6 @@ class _Tape:
             lives=self._lives,
             spaced=torch.from_numpy(np.concatenate(self._spaced)) if self.spacing else None,
         )
-
-    def _start_segments(self, decision: Decision) -> None:
-        starts = decision.acting & (~self._was_acting | (self._length == self.horizon))
-        slots = np.flatnonzero(starts)
-        self._segment[slots] = self._segments + np.arange(len(slots))
-        self._length[slots] = 0
-        self._segments += len(slots)
-        self._states.append(decision.state.take(torch.from_numpy(np.flatnonzero(starts[decision.present]))))
 
 
 def _over_slots(decision: Decision) -> np.ndarray:

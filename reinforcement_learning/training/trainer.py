@@ -18,11 +18,11 @@ from reinforcement_learning.game.environment import EpisodeStart, Life, observat
 from reinforcement_learning.game.life import life_statistics
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
 from reinforcement_learning.play.entrants import untrained_info
-from reinforcement_learning.play.stepper import Stepper, Stopwatch, make_steppers, reset
+from reinforcement_learning.play.stepper import Stopwatch, make_steppers, reset
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
-from reinforcement_learning.training.opponents import Opponents, OpposedStepper, Ratings
+from reinforcement_learning.training.opponents import Opponents, Ratings
 from reinforcement_learning.training.ppo import make_optimizer, set_learning_rate, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import (
@@ -67,7 +67,11 @@ def train(
     run = session.run
     torch.manual_seed(_seeds(settings)[0])
     state = state.share(session.processes) if state else None
-    starts = _starts(settings, state, session.processes)
+    worlds, seed = settings.rollout.num_envs, settings.train.seed
+    if state and len(state.worlds) == worlds:
+        starts = state.worlds
+    else:  # a new run, or another number of worlds, which begin new episodes
+        starts = first_episodes(seed + state.steps if state else seed, worlds, session.processes.rank)
     curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
     weights_file = run.task_weights if curriculum else None
     groups = make_groups(
@@ -80,8 +84,8 @@ def train(
     except UserError as error:
         raise UserError(f"{error}; checkpoints so far: {run.checkpoints}") from None
     finally:
-        for worlds in groups:
-            worlds.close()
+        for group in groups:
+            group.close()
 
 
 def _seeds(settings: Settings) -> tuple[int, int]:
@@ -95,14 +99,6 @@ def checkpoints_due(steps: int, train: TrainSettings) -> int:
     if train.checkpoint_spacing == "even":
         return train.num_checkpoints * min(steps, total) // total
     return sum(steps * 2**halvings >= total for halvings in range(train.num_checkpoints))
-
-
-def _starts(settings: Settings, state: TrainingState | None, processes: Processes) -> list[EpisodeStart]:
-    """Return where the worlds of a resumed run were, or new episodes if the run or the number of its worlds is new."""
-    worlds, seed = settings.rollout.num_envs, settings.train.seed
-    if state and len(state.worlds) == worlds:
-        return state.worlds
-    return first_episodes(seed + state.steps if state else seed, worlds, processes.rank)
 
 
 class _Training:
@@ -123,14 +119,10 @@ class _Training:
         self.processes.same_weights(self.policy)
         self.optimizer = make_optimizer(self.policy, train)
         self.stopwatch = Stopwatch()
+        self.steppers = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts)
         self.opponents: Opponents | None = None
-        played = (groups, self.policy, self.info.layout, self.stopwatch, starts)
-        self.steppers: Sequence[Stepper]
         if train.has_opponents:
-            self.steppers = opposed = make_steppers(*played, OpposedStepper)
-            self.opponents = Opponents(opposed, train.seats, self.run.checkpoints, train.seed, Ratings())
-        else:
-            self.steppers = make_steppers(*played, Stepper)
+            self.opponents = Opponents(self.steppers, train.seats, self.run.checkpoints, train.seed, Ratings())
         self.minibatch_generator = torch.Generator().manual_seed(_seeds(settings)[1])
         self.semantic: SemanticTraining | None = None
         if self.policy.semantic:
@@ -230,6 +222,7 @@ class _Training:
         decisions = self.processes.total(len(rollout))
         self.steps += decisions
         self.updates += 1
+        seconds, phases = perf_counter() - start, sorted(self.stopwatch.lap().items())
         metrics = {
             "agent_steps": self.steps,
             "update": self.updates,
@@ -238,7 +231,8 @@ class _Training:
             "loss/explained_variance": explained_variance(
                 self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
             ),
-            **speed(decisions, perf_counter() - start, self.stopwatch.lap()),
+            "agent_steps_per_second": decisions / seconds,
+            **{f"time/{phase}": spent / seconds for phase, spent in phases},
             **life_statistics(lives),
         }
         if self.semantic:
@@ -280,12 +274,6 @@ class _Training:
             save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
             self.run.draw_curves()
         return path
-
-
-def speed(decisions: int, seconds: float, phases: dict[str, float]) -> Metrics:
-    """Return agent-steps per second, and each phase's share of the time."""
-    shares = {f"time/{phase}": spent / seconds for phase, spent in sorted(phases.items())}
-    return {"agent_steps_per_second": decisions / seconds, **shares}
 
 
 def explained_variance(advantage: torch.Tensor, value: torch.Tensor) -> float:

@@ -9,9 +9,9 @@ import torch
 from agent_zoo.checkpoint import save_checkpoint
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import EpisodeJournal, Stopwatch
+from reinforcement_learning.play.stepper import EpisodeJournal, Stepper, Stopwatch
 from reinforcement_learning.settings import RolloutSettings, Settings
-from reinforcement_learning.training.opponents import START, Opponents, OpposedStepper, Ratings
+from reinforcement_learning.training.opponents import START, Opponents, Ratings
 from reinforcement_learning.training.rollout import RolloutCollector
 from tests.conftest import AGENT
 
@@ -27,7 +27,7 @@ def opponents(small_world, task, maps, layout, tmp_path: Path) -> Opponents:
     starts = first_episodes(0, 2)
     worlds = make_worlds(AGENT, small_world, task, RolloutSettings(num_envs=2, vectorization="serial"), maps, starts)
     learner = untrained_entrant(AGENT, settings, maps, seed=0).policy
-    stepper = OpposedStepper(worlds, learner, layout, Stopwatch(), EpisodeJournal(starts))
+    stepper = Stepper(worlds, learner, layout, Stopwatch(), EpisodeJournal(starts))
     result = Opponents([stepper], KERNEL, tmp_path / "checkpoints", seed=0, ratings=Ratings())
     result.choose(steps=1)
     stepper.reset()
