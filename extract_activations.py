@@ -217,10 +217,10 @@ def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
 def extract_policies(arguments: Arguments, workers: Workers, device: str) -> None:
     """Play episodes with trained policies and write a dump of each."""
     from activation_store.writer import refuse_existing_dump
-    from reinforcement_learning.play.extraction import extract
+    from reinforcement_learning.play.contest import make_maps
+    from reinforcement_learning.play.extraction import extract, extraction_progress
     from reinforcement_learning.play.parallel_play import processes_of
-    from reinforcement_learning.play.subjects import contests, expected_size, make_maps, other_sizes
-    from reinforcement_learning.play.terminal import extraction_progress
+    from reinforcement_learning.play.subjects import contests, expected_size, other_sizes
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small
     plan = _plan(arguments)
@@ -229,7 +229,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
     for folder in chain(*places):
         refuse_existing_dump(folder, arguments.resume)
     for contest in planned:
-        make_maps(contest, plan.seed, plan.episodes)
+        make_maps(contest.env, [plan.seed], plan.episodes)
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
         print(other_sizes(contest, plan))

@@ -52,9 +52,9 @@ from reinforcement_learning.run_settings import (
     check_resumed,
     check_training,
     load_settings,
-    read_policies_dir,
     read_run_settings,
     refuse_original,
+    stated_in_run,
 )
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweep import (
@@ -168,7 +168,7 @@ def _resumed_defaults(folder: Path) -> Arguments:
     agent, settings = read_run_settings(folder)
     return Arguments(
         agent=agent, resume=folder, name=folder.resolve().name, runs_dir=folder.parent,
-        policies_dir=read_policies_dir(folder), settings=settings,
+        policies_dir=Path(stated_in_run(folder, "policies_dir") or "policies"), settings=settings,
     )  # fmt: skip
 
 

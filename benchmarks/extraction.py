@@ -37,8 +37,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import load_entrant
-from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
-from reinforcement_learning.play.terminal import Recorded
+from reinforcement_learning.play.extraction import Recorded, RecordingPlan, metadata_of, record_group, write
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 LAYERS = ("action_decoder",)

@@ -70,17 +70,8 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
         raise UserError(f"{path}: {error}") from None
 
 
-def read_policies_dir(folder: Path) -> Path:
-    """Return the folder that the policy of a run goes to; policies/ for runs that do not say."""
-    return Path(_stated(folder, "policies_dir") or "policies")
-
-
-def read_command(folder: Path) -> str | None:
-    """Return the command that began a run; None for runs that do not say."""
-    return _stated(folder, "command")
-
-
-def _stated(folder: Path, key: str) -> str | None:
+def stated_in_run(folder: Path, key: Literal["policies_dir", "command"]) -> str | None:
+    """Return the folder that a run's policy goes to, or the command that began it; None for runs that do not say."""
     content = read_json(folder / RUN_SETTINGS_FILE)
     stated = content.get(key) if isinstance(content, dict) else None
     return stated if isinstance(stated, str) else None

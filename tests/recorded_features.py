@@ -10,8 +10,8 @@ from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.extraction import RecordingPlan, extract
-from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import run_well

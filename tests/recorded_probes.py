@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.extraction import RecordingPlan, extract
-from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.shared import shared_folder

@@ -33,6 +33,11 @@ class Provenance:
     opponents: tuple[str, ...] | None = None
     protocol: str = "toolkit"
 
+    @property
+    def played(self) -> tuple[str, str | None]:
+        """The agent and its checkpoint."""
+        return self.agent, self.checkpoint_sha256
+
 
 Mode = Literal["pvp", "pve"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -242,20 +247,28 @@ def check_comparable(runs: Iterable[PolicyRun]) -> None:
     Raises:
         UserError: two runs do not go together; names both files.
     """
-    first_played: dict[tuple, PolicyRun] = {}
-    first_of_policy: dict[str, PolicyRun] = {}
-    first_of_mode: dict[str, PolicyRun] = {}
-    first_of_both: dict[tuple[str, str], PolicyRun] = {}
     first_by_rules: dict[str, PolicyRun] = {}
+    first: dict[tuple[str | int, ...], PolicyRun] = {}  # by what must be alike in the runs that share it
     for run in runs:
         if run.provenance is not None:
             first_by_rules.setdefault(run.provenance.protocol, run)
             check_one_protocol(first_by_rules)
-        _check_not_again(first_played, run)
-        if run.provenance is not None:
-            _check_same_policy(first_of_policy.setdefault(run.policy, run), run)
-        _check_same_rules(first_of_mode.setdefault(run.mode, run), run, _world_rules)
-        _check_same_rules(first_of_both.setdefault((run.mode, run.policy), run), run, _task_rules)
+        # In pvp a seed is one file, since its policies share worlds; in pve policies may come one by one.
+        of_whom = () if run.mode == "pvp" else (run.policy,)
+        other = first.setdefault(("file", run.mode, run.seed, *of_whom), run)
+        if other.file != run.file:
+            raise UserError(
+                f"{other.file} and {run.file} both hold {run.mode} results of seed {run.seed}"
+                f"{f' for {run.policy!r}' if of_whom else ''}: leave one of them out"
+            )
+        other = first.setdefault(("checkpoint", run.policy), run) if run.provenance else run
+        if other.provenance and run.provenance and other.provenance.played != run.provenance.played:
+            raise UserError(
+                f"{other.file} and {run.file} played different checkpoints under the name {run.policy!r}: "
+                "give them different names, or play one of them again"
+            )
+        _check_same_rules(first.setdefault(("world", run.mode), run), run, _world_rules)
+        _check_same_rules(first.setdefault(("task", run.mode, run.policy), run), run, _task_rules)
 
 
 def check_one_protocol(first: Mapping[str, PolicyRun]) -> None:
@@ -272,28 +285,6 @@ def check_one_protocol(first: Mapping[str, PolicyRun]) -> None:
         raise UserError(
             f"{run.file} was played by the protocol {one!r} and {another.file} by {other!r}, which give other scores: "
             "keep them in separate folders"
-        )
-
-
-def _check_not_again(first_played: dict[tuple, PolicyRun], run: PolicyRun) -> None:
-    """In pvp a seed is one file, since its policies share worlds; in pve policies may come one by one."""
-    key = (run.mode, run.seed) if run.mode == "pvp" else (run.mode, run.seed, run.policy)
-    first = first_played.setdefault(key, run)
-    if first.file != run.file:
-        raise UserError(
-            f"{first.file} and {run.file} both hold {run.mode} results of seed {run.seed}"
-            f"{'' if run.mode == 'pvp' else f' for {run.policy!r}'}: leave one of them out"
-        )
-
-
-def _check_same_policy(first: PolicyRun, run: PolicyRun) -> None:
-    before, now = first.provenance, run.provenance
-    if before is None or now is None:
-        return
-    if (before.agent, before.checkpoint_sha256) != (now.agent, now.checkpoint_sha256):
-        raise UserError(
-            f"{first.file} and {run.file} played different checkpoints under the name {run.policy!r}: "
-            "give them different names, or play one of them again"
         )
 
 

@@ -90,6 +90,12 @@ def maps_of(env: EnvironmentSettings, seeds: Iterable[int], episodes: int) -> se
     return set().union(*(maps_of_group(env, Group(seed, tuple(range(episodes)))) for seed in seeds))
 
 
+def make_maps(env: EnvironmentSettings, seeds: Iterable[int], episodes: int) -> Path:
+    """Return the folder of the maps of these episodes, generating with progress those that are not there."""
+    with counted_progress("generating maps", "maps") as progress:
+        return ensure_maps(env, progress, maps_of(env, seeds, episodes))
+
+
 def maps_of_group(env: EnvironmentSettings, group: Group) -> set[int]:
     """Return the numbers of the maps used by a group of episodes."""
     (first,) = first_episodes(group.seed, 1)
@@ -217,8 +223,7 @@ def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contes
     device, env = pick_device(settings.train.device), without_training_aids(settings.env)
     entrants = load_entrants(folder, () if name is None else (name,))
     check_tasks(settings.task, env)
-    with counted_progress("generating maps", "maps") as progress:
-        maps = ensure_maps(env, progress, maps_of(env, [settings.train.seed], 1))
+    maps = make_maps(env, [settings.train.seed], 1)
     admitted, tasks, left_out = admit(entrants, env, settings.task, maps, must_fit=bool(name))
     for reason in left_out:
         print(f"left out: {one_line(reason)}", file=sys.stderr)

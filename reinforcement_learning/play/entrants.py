@@ -1,4 +1,8 @@
-"""The policies that play together."""
+"""The policies that play together, and networks that watch them.
+
+Networks that watch a policy receive its observations, keep their own memory, and never act. They are baselines: the
+information in a trained memory is compared with that in an untrained or less trained memory on the same observations.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,9 +14,10 @@ import torch
 from safetensors.torch import load, save
 
 import agent_zoo
+from activation_store.layers import STATES, UNTRAINED
 from agent_zoo.agent_settings import SemanticShape
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint, versions
+from agent_zoo.checkpoint import CheckpointInfo, build_policy, build_untrained, load_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
 from common.files import in_utf_8, sha256
@@ -20,6 +25,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import Kind, make_environment, observation_layout
 from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import offered_tasks
+from reinforcement_learning.play.stepper import Decision, remember
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, Settings, TaskSettings, task_record
 
 
@@ -232,3 +238,48 @@ def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, map
     """Return a world's layout; only the size of task embeddings matters, so no language model is run."""
     same_size = replace(tasks, encoder="structural")
     return observation_layout(make_environment(entrant.info.agent, env, same_size, maps))
+
+
+class ShadowNetwork:
+    """One network that watches all agents of an entrant."""
+
+    def __init__(self, entrant: Entrant, slots: int, device: torch.device):
+        self.name = entrant.name
+        self.policy = entrant.policy.to(device)
+        self.memory = self.policy.initial_state(slots)
+
+    @torch.no_grad()
+    def watch(self, decision: Decision) -> dict[str, np.ndarray]:
+        """Process the entrant's observations of one tick; return the memory afterwards, layer -> (P, units) float32."""
+        device = self.memory.hidden.device
+        state = self.memory.take(torch.from_numpy(decision.present).to(device))
+        encoded, _ = self.policy.encode(decision.observation.to(device))  # (P, hidden)
+        _, after = self.policy.remember(encoded, state)
+        remember(self.memory, replace(decision, next_state=after))
+        last = [states[-1].cpu().numpy() for states in (after.hidden, after.cell) if len(states)]
+        return dict(zip(shadow_layers(self.name, self.policy), last, strict=True))
+
+
+def shadow_layers(name: str, policy: RecurrentPolicy) -> tuple[str, ...]:
+    """Return the names in a dump of a shadow network's layers, the states of its last layer."""
+    return tuple(f"{name}_{state}" for state in STATES[policy.cell])
+
+
+def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
+    """Build a network like an entrant's with untrained weights determined by the seed."""
+    policy = build_untrained(entrant.info, seed)
+    return Entrant(UNTRAINED, policy, replace(entrant.info, steps=0, seed=seed), sha256=None)
+
+
+def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...]) -> Entrant:
+    """Attach networks that receive an entrant's observations.
+
+    Raises:
+        UserError: one of them has no memory to record, or a different layout of observations.
+    """
+    for network in shadow_networks:
+        if not network.policy.layers:
+            raise UserError(f"{network.name} cannot watch {entrant.name}: it is feed-forward and has no memory")
+        if (network.info.layout, network.policy.mask) != (entrant.info.layout, entrant.policy.mask):
+            raise UserError(f"{network.name} cannot watch {entrant.name}: it was trained to see another kind of world")
+    return replace(entrant, shadow_networks=shadow_networks)

@@ -1,23 +1,26 @@
 """An evaluation: which policies play together, which episodes are still missing, and playing them."""
 
+import contextlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Literal
+
+from rich.console import Console
 
 from agent_zoo.data_parallel import pick_device
 from common.number_text import plural
-from common.progress_view import counted_progress
+from common.progress_view import progress
 from common.user_error import UserError, one_line
-from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
-from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, maps_of
+from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, make_maps
 from reinforcement_learning.play.entrants import Entrant, admit, load_entrants, shared_tasks, untrained_entrant
 from reinforcement_learning.play.evaluation_results import SeedResults, play_to_the_end
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
-from reinforcement_learning.play.terminal import evaluation_progress
+from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.run_settings import Protocol
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
@@ -58,8 +61,7 @@ def contests(evaluation: Evaluation) -> list[Contest]:
     device = pick_device(evaluation.device)
     trained = load_entrants(evaluation.folder, evaluation.names)
     check_tasks(evaluation.task, evaluation.env)
-    with counted_progress("generating maps", "maps") as progress:
-        maps = ensure_maps(evaluation.env, progress, maps_of(evaluation.env, evaluation.seeds, evaluation.episodes))
+    maps = make_maps(evaluation.env, evaluation.seeds, evaluation.episodes)
     if evaluation.mode == "pve":
         planned = [admit([entrant], evaluation.env, evaluation.task, maps, must_fit=True)[:2] for entrant in trained]
         if evaluation.untrained:
@@ -143,6 +145,43 @@ def evaluate(evaluation: Evaluation, contest: Contest, seeds: list[SeedResults])
                     by_seed[group.seed].add(played)
                     show(group, played)
     return seeds
+
+
+@contextlib.contextmanager
+def evaluation_progress(
+    who: str, groups: Sequence[Group], horizon: int
+) -> Iterator[Callable[[Group, Sequence[EpisodeLives] | int], None]]:
+    """Show the policies and how many ticks are done; yields a callback.
+
+    It takes a group of episodes, and the ticks that it went on by, or what it played if it has ended: 0 and fewer
+    ticks take back what it told.
+
+    Args:
+        horizon: most ticks of an episode. One that ends earlier counts as whole, so that time left is overestimated.
+    """
+    console = Console()
+    episodes = sum(len(group.numbers) for group in groups)
+    whole = {group: horizon * len(group.rounds) for group in groups}
+    console.print(f"playing {episodes:,} episodes: {who}", highlight=False, soft_wrap=True)
+    start = perf_counter()
+    agent_steps = 0
+    ticks: Counter[Group] = Counter()
+    done = 0
+    with progress("playing", "ticks", console) as report:
+        report(0, sum(whole.values()))
+
+        def show(group: Group, played: Sequence[EpisodeLives] | int) -> None:
+            nonlocal agent_steps, done
+            if isinstance(played, int):
+                ticks[group] = max(0, ticks[group] + played)
+            else:
+                agent_steps += sum(life.ticks for episode in played for lives in episode.lives for life in lives)
+                done += len(played)
+                ticks[group] = whole[group]
+            report(ticks.total(), sum(whole.values()), f"{done} of {episodes} episodes finished")
+
+        yield show
+    console.print(f"{agent_steps:,} agent-steps in {perf_counter() - start:.0f} s", highlight=False)
 
 
 def find_results(evaluation: Evaluation, contest: Contest) -> list[SeedResults]:

@@ -28,6 +28,7 @@ from reinforcement_learning.settings import EnvironmentSettings, task_record
 
 _MADE_BY = "made_by"
 _EPISODES = "episodes"
+_PARTS = ("ticks", "task", "task_progress")  # of a life, as in `PolicyLives`
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,16 @@ class EvaluationJournal:
 
     def add(self, episodes: Sequence[EpisodeLives]) -> None:
         """Append a group of episodes."""
-        group = [_played(episode, list(self._made_by)) for episode in episodes]
+        group = [
+            PlayedEpisode(
+                episode.number,
+                {
+                    name: PolicyLives(*([getattr(life, part) for life in lived] for part in _PARTS))
+                    for name, lived in zip(self._made_by, episode.lives, strict=True)
+                },
+            )
+            for episode in episodes
+        ]
         lines = [with_checksum({_EPISODES: [asdict(episode) for episode in group]})]
         if not self.played:
             lines.insert(0, with_checksum({_MADE_BY: self._made_by}))
@@ -124,16 +134,6 @@ def _proved(line: bytes, path: Path) -> dict[str, Any]:
         return without_checksum(content, str(path)) if isinstance(content, dict) else {}
     except (orjson.JSONDecodeError, UserError):
         return {}
-
-
-def _played(episode: EpisodeLives, names: Sequence[str]) -> PlayedEpisode:
-    lives = {
-        name: PolicyLives(
-            [life.ticks for life in lived], [life.task for life in lived], [life.task_progress for life in lived]
-        )
-        for name, lived in zip(names, episode.lives, strict=True)
-    }
-    return PlayedEpisode(episode.number, lives)
 
 
 LENGTH = "length"
@@ -239,17 +239,27 @@ class SeedResults:
             By name: episodes, lives, their mean and median length in ticks, and the mean over lives of the best
             progress in the life's task, 0 to 1.
         """
-        content = _read_results(self.path)
+        content, summaries = _read_results(self.path), {}
         try:
-            return {name: _summary(content[name]) for name in self.made_by}
+            for name in self.made_by:
+                lists = content[name]
+                episodes, ticks = len(set(lists[EPISODE_PREFIX + LENGTH])), lists[LENGTH]
+                progress = [value for key, values in lists.items() if key.startswith(TASK_PREFIX) for value in values]
+                means = float(np.mean(ticks)), float(np.median(ticks)), float(np.mean(progress))
+                summaries[name] = (episodes, len(ticks), *means)
         except (KeyError, TypeError, ValueError):
             raise UserError(f"{self.path} is damaged: move it away, and evaluate again") from None
+        return summaries
 
     def _in_result_file(self, alone: bool) -> bool:
         """Return whether the result file holds all entrants, with the same settings, and nobody else if `alone`."""
         content = _read_results(self.path) if self.path.exists() else {}
         for name, made_by in self.made_by.items():
-            if name in content and _without_versions(content[name].get(PROVENANCE)) != made_by:
+            stated = content.get(name, {}).get(PROVENANCE)
+            stated = (
+                {key: value for key, value in stated.items() if key != "versions"} if isinstance(stated, dict) else None
+            )
+            if name in content and stated != made_by:
                 raise UserError(
                     f"{self.path} holds results of {name} that were made in another way (other weights, opponents, "
                     "episodes, worlds or protocol): move it away, or evaluate a copy of the policies in another folder"
@@ -293,16 +303,3 @@ def _read_results(path: Path) -> dict[str, Any]:
                 "move the file away, and evaluate again"
             )
     return content
-
-
-def _summary(lists: dict[str, Any]) -> tuple[int, int, float, float, float]:
-    ticks = lists[LENGTH]
-    progress = [value for name, values in lists.items() if name.startswith(TASK_PREFIX) for value in values]
-    episodes = len(set(lists[EPISODE_PREFIX + LENGTH]))
-    return episodes, len(ticks), float(np.mean(ticks)), float(np.median(ticks)), float(np.mean(progress))
-
-
-def _without_versions(provenance: object) -> dict | None:
-    if not isinstance(provenance, dict):
-        return None
-    return {name: value for name, value in provenance.items() if name != "versions"}

@@ -1,29 +1,31 @@
-"""Play episodes with trained policies and record every living agent's activations at every tick."""
+"""Play episodes with trained policies and record every living agent's activations at every tick, showing progress."""
 
 import contextlib
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
 from agent_zoo.agent_settings import SHOWN
 from agent_zoo.capture import layer_units
 from agent_zoo.checkpoint import versions
+from common.progress_view import progress
 from reinforcement_learning.game.maps import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain
-from reinforcement_learning.play.entrants import Entrant, encoding_of
+from reinforcement_learning.play.entrants import Entrant, encoding_of, shadow_layers
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder, optional_columns
-from reinforcement_learning.play.shadow_networks import shadow_layers
-from reinforcement_learning.play.terminal import Recorded, Tally
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import task_record
 
@@ -40,6 +42,103 @@ class RecordingPlan:
     fields: tuple[str, ...] = ()  # Market, Task, ActionTargets or Logits, in addition to the fields of every record
     format: Format = "json"
     precision: Precision = "float32"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The current state of all dumps being recorded."""
+
+    episodes: int = 0  # finished
+    records: int = 0  # written
+    ended_episodes: int = 0
+    """In groups that have ended completely; episodes that end before their group are biased short."""
+    ended_records: int = 0
+    ticks: int = 0  # of all episodes of groups that are being played; those of a group are as far as its latest record
+    record_bytes: float | None = None  # size of a record on disk; None until an episode has been stored
+
+    def expected_records(self, episodes: int) -> int | None:
+        """Project the number of records of `episodes` episodes; None until a group of episodes has ended."""
+        if not self.ended_episodes:
+            return None
+        return max(self.records, round(self.ended_records / self.ended_episodes * episodes))
+
+
+class Tally:
+    """Counts records and episodes of groups while they are played."""
+
+    def __init__(self) -> None:
+        self._records: Counter[Group] = Counter()
+        self._finished: Counter[Group] = Counter()
+        self._ticks: Counter[Group] = Counter()
+        self._written = 0
+
+    def add_records(self, group: Group, count: int, written: int, tick: int = 0) -> None:
+        """Count records received from a group, the last of them of a tick, and those written; others are stored."""
+        self._ticks[group] = max(self._ticks[group], tick)
+        self._records[group] += count
+        self._written += written
+
+    def finish_episode(self, group: Group) -> None:
+        """Count an episode of a group that has ended."""
+        self._finished[group] += 1
+
+    def start_over(self, group: Group, dropped: int) -> None:
+        """Forget a group that is played again; `dropped` of its records are no longer written."""
+        del self._records[group], self._finished[group], self._ticks[group]
+        self._written -= dropped
+
+    def recorded(self, stored_records: int, stored_bytes: int) -> Recorded:
+        """Return the current state, given the records and bytes of the stored episodes."""
+        ended = [group for group, finished in self._finished.items() if finished == len(group.numbers)]
+        return Recorded(
+            episodes=self._finished.total(),
+            records=self._written,
+            ended_episodes=sum(len(group.numbers) for group in ended),
+            ended_records=sum(self._records[group] for group in ended),
+            ticks=sum(len(group.numbers) * ticks for group, ticks in self._ticks.items() if group not in ended),
+            record_bytes=stored_bytes / stored_records if stored_records else None,
+        )
+
+
+@contextlib.contextmanager
+def extraction_progress(most_ticks: int) -> Iterator[Callable[[Recorded, int], None]]:
+    """Show ticks and records, and, once some episodes have ended, the projected total and time left.
+
+    Yields a callback that takes the recording so far and the number of episodes to play.
+
+    Args:
+        most_ticks: of an episode. One that ends earlier counts as whole, so that time left is overestimated.
+    """
+    console = Console()
+    start = perf_counter()
+    last = Recorded()
+    with progress("recording", "ticks", console) as report:
+
+        def show(recorded: Recorded, episodes: int) -> None:
+            nonlocal last
+            if recorded.ended_episodes > last.ended_episodes and recorded.episodes < episodes:
+                text = projection(recorded, episodes, perf_counter() - start)
+                console.print(text, highlight=False, soft_wrap=True)
+            last = recorded
+            detail = f"{recorded.records:,} records, {recorded.episodes} of {episodes} episodes finished"
+            report(recorded.ended_episodes * most_ticks + recorded.ticks, episodes * most_ticks, detail)
+
+        yield show
+    console.print(f"{last.records:,} records in {perf_counter() - start:.0f} s", highlight=False)
+
+
+def projection(recorded: Recorded, episodes: int, seconds: float) -> str:
+    """Describe the projected size and remaining time of a recording, `seconds` after its start.
+
+    At least one group of episodes must have ended.
+    """
+    expected = recorded.expected_records(episodes) or 0
+    size = (recorded.record_bytes or 0) * expected
+    left = seconds / max(1, recorded.records) * (expected - recorded.records)
+    return (
+        f"{recorded.episodes} of {episodes} episodes are finished: all of them will hold about {expected:,} records, "
+        f"{size / 1e9:.2f} GB, and take about {left / 60:.0f} more minutes"
+    )
 
 
 def extract(

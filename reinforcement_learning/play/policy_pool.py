@@ -19,7 +19,6 @@ from nmmo.task.task_spec import TaskSpec
 from reinforcement_learning.game.environment import (
     EpisodeStart,
     Kind,
-    SharedWorld,
     make_shared_world,
     observation_layout,
     serial_worlds,
@@ -41,27 +40,6 @@ from reinforcement_learning.play.stepper import (
 )
 from reinforcement_learning.run_settings import Protocol
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
-
-
-def with_random_actions(
-    decision: Decision, chosen: torch.Tensor, share: float, moments: Sequence[Moment], agents: int, throw: int = 0
-) -> torch.Tensor:
-    """Replace the choices of the agents that act at random in this tick.
-
-    The numbers behind these acts are a stream of their own, so policies draw the same numbers with and without them.
-
-    Args:
-        chosen: by their policy, (P, heads) int64.
-        share: probability that an agent acts at random in a tick, in all heads at once.
-        agents: number in each world, dead or alive.
-
-    Returns:
-        Options, (P, heads) int64; an agent that acts at random chooses each legal option of a head equally often.
-    """
-    numbers = action_noise(moments, agents, 1 + chosen.shape[1], RANDOM_ACTIONS, throw)[decision.present]
-    drawn, options = (torch.from_numpy(column).to(chosen.device) for column in np.split(numbers, [1], axis=1))
-    return torch.where(drawn < share, decision.distribution.uniform().sample(options), chosen)
-
 
 START_KIT = Kind("neurips23_start_kit", RewardSettings(heal=0, explore=0))
 """Whose restrictions all agents obey by the original protocol; the reward is the task's alone."""
@@ -186,11 +164,8 @@ class PolicyPool:
         with self.stopwatch.time("environment"):
             self.worlds.async_reset()
             self.arrival = receive(self.worlds)
-        self.task_of = np.concatenate([self._task_numbers(shared) for shared in self.shared])  # (slots,)
-
-    def _task_numbers(self, shared: SharedWorld) -> np.ndarray:
-        tasks = shared.world.game.agent_task_map
-        return np.array([self.tasks.index(tasks[agent][0].spec_name) for agent in shared.agents])
+        given = [shared.world.game.agent_task_map[agent][0] for shared in self.shared for agent in shared.agents]
+        self.task_of = np.array([self.tasks.index(task.spec_name) for task in given])  # (slots,)
 
     @property
     def is_over(self) -> bool:
@@ -212,10 +187,18 @@ class PolicyPool:
                 decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch, tasks)
                 chosen = decision.sample(noise)
                 if self.random_actions:
-                    chosen = with_random_actions(
-                        decision, chosen, self.random_actions, self._moments(), self.agents, self.throw
-                    )
+                    chosen = self._with_random_actions(decision, chosen)
                 yield EntrantActions(entrant, decision, chosen)
+
+    def _with_random_actions(self, decision: Decision, chosen: torch.Tensor) -> torch.Tensor:
+        """Let some agents choose each legal option of each head equally often, (P, heads) int64.
+
+        The numbers behind these acts are a stream of their own, so policies draw the same with and without them.
+        """
+        heads = chosen.shape[1]
+        numbers = action_noise(self._moments(), self.agents, 1 + heads, RANDOM_ACTIONS, self.throw)[decision.present]
+        drawn, options = (torch.from_numpy(column).to(chosen.device) for column in np.split(numbers, [1], axis=1))
+        return torch.where(drawn < self.random_actions, decision.distribution.uniform().sample(options), chosen)
 
     def action_noise(self) -> np.ndarray:
         """Return the random numbers of this tick's actions, (slots, heads) float64; fixed until the tick is played."""

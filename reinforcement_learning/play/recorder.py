@@ -13,8 +13,8 @@ from agent_zoo.capture import Captured, capture, layer_units
 from agent_zoo.observation import ObservationLayout, PackedRows
 from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.ground_truth import OwnRows, truth_columns, truth_of, withheld_columns
+from reinforcement_learning.play.entrants import ShadowNetwork
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.play.shadow_networks import ShadowNetwork
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,31 @@
 """Load the policies to record, trained or as training checkpoints, and choose the world in which each plays."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from activation_store.layers import UNTRAINED
-from activation_store.recording import RECORDINGS, Recording, expected_record_bytes
-from activation_store.schema import DumpMetadata
+from activation_store.recording import RECORDINGS, expected_record_bytes
 from agent_zoo.checkpoint_files import find_checkpoints, policy_path
 from agent_zoo.data_parallel import pick_device
 from common.argument_checks import MOST_MAP_SEED
 from common.files import free_bytes
-from common.progress_view import counted_progress
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps, maps_folder
 from reinforcement_learning.game.tasks import check_tasks
-from reinforcement_learning.play.contest import Contest, maps_of
+from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import (
     Entrant,
     load_entrant,
+    shadow_layers,
     shared_tasks,
     untrained_entrant,
+    untrained_twin,
     with_embeddings,
     with_own_tasks,
+    with_shadow_networks,
 )
 from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
-from reinforcement_learning.play.shadow_networks import shadow_layers, untrained_twin, with_shadow_networks
 from reinforcement_learning.run_settings import Mode, Protocol, original_rules, without_training_aids
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 
@@ -65,7 +64,7 @@ class Subjects:
 def contests(subjects: Subjects, seed: int, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
 
-    The maps are not made yet: see `make_maps`.
+    The maps are not made yet: see `contest.make_maps`.
 
     Args:
         seed: of the weights of untrained twins.
@@ -80,28 +79,25 @@ def contests(subjects: Subjects, seed: int, device_name: str) -> list[Contest]:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     planned = []
     for together in [entrants] if subjects.mode == "pvp" else [[entrant] for entrant in entrants]:
+        used = max(entrant.info.environment.get("map_seed", 0) for entrant in together)
+        unseen = (used + 1) % (MOST_MAP_SEED + 1)
         changed = {
             "maps_dir": subjects.maps_dir,
-            "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
+            "map_seed": unseen if subjects.map_seed is None else subjects.map_seed,
             **({} if subjects.food_regrowth is None else {"food_regrowth": subjects.food_regrowth}),
             **(original_rules(subjects.mode) if subjects.protocol == "original" else {}),
         }
-        world = EnvironmentSettings(**{**together[0].info.environment, **changed})
-        env, task = without_training_aids(world), _tasks(subjects, together)
+        env = without_training_aids(EnvironmentSettings(**{**together[0].info.environment, **changed}))
+        given = {**together[0].info.task, "embeddings_dir": subjects.embeddings_dir}
+        if chosen := subjects.curriculum or ("evaluation" if subjects.protocol == "original" else None):
+            given |= {"curriculum": chosen, "only": None}
+        if subjects.task is not None:
+            given |= {"only": subjects.task}
+        task = shared_tasks(together, TaskSettings(**given))
         check_tasks(task, env)
         ready = with_own_tasks(together, task, env)
         planned.append(Contest(ready, env, task, maps_folder(env), device, subjects.random_actions, subjects.protocol))
     return planned
-
-
-def make_maps(contest: Contest, seed: int, episodes: int) -> None:
-    """Generate those maps of a contest's episodes that are not there, with progress."""
-    with counted_progress("generating maps", "maps") as progress:
-        ensure_maps(contest.env, progress, maps_of(contest.env, [seed], episodes))
-
-
-def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
-    return (max(entrant.info.environment.get("map_seed", 0) for entrant in entrants) + 1) % (MOST_MAP_SEED + 1)
 
 
 def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
@@ -137,31 +133,18 @@ def other_sizes(contest: Contest, plan: RecordingPlan) -> str:
         as_named = replace(
             plan, layers=recording.layers, fields=recording.fields, format=recording.format, precision=precision
         )
-        record_bytes = max(
-            expected_record_bytes(_beside_twin(metadata_of(contest, entrant, as_named), entrant, recording))
-            for entrant in contest.entrants
-        )
+        record_bytes = 0
+        for entrant in contest.entrants:
+            metadata, twin = metadata_of(contest, entrant, as_named), recording.untrained_twin and entrant.policy.layers
+            names = shadow_layers(UNTRAINED, entrant.policy) if twin else ()
+            layers = metadata.layers | dict.fromkeys(names, entrant.policy.policy.hidden_size)
+            record_bytes = max(record_bytes, expected_record_bytes(replace(metadata, layers=layers)))
         sizes.append(f"{name} {_most_records(contest, plan) * record_bytes / 1e9:.1f} GB")
     return f"at most, for these episodes, with --record: {', '.join(sizes)}"
 
 
-def _beside_twin(metadata: DumpMetadata, entrant: Entrant, recording: Recording) -> DumpMetadata:
-    names = shadow_layers(UNTRAINED, entrant.policy) if recording.untrained_twin and entrant.policy.layers else ()
-    return replace(metadata, layers=metadata.layers | dict.fromkeys(names, entrant.policy.policy.hidden_size))
-
-
 def _most_records(contest: Contest, plan: RecordingPlan) -> int:
     return contest.env.num_agents * min(contest.env.horizon, plan.most_ticks or contest.env.horizon) * plan.episodes
-
-
-def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
-    settings = {**together[0].info.task, "embeddings_dir": subjects.embeddings_dir}
-    chosen = subjects.curriculum or ("evaluation" if subjects.protocol == "original" else None)
-    if chosen is not None:
-        settings |= {"curriculum": chosen, "only": None}
-    if subjects.task is not None:
-        settings |= {"only": subjects.task}
-    return shared_tasks(together, TaskSettings(**settings))
 
 
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:

@@ -26,7 +26,7 @@ from common.command_line import this_command
 from common.files import append_bytes, is_leftover, make_folder, read_lines, write_bytes, write_json
 from common.user_error import UserError
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
-from reinforcement_learning.run_settings import METRICS_FILE, RUN_SETTINGS_FILE, read_command
+from reinforcement_learning.run_settings import METRICS_FILE, RUN_SETTINGS_FILE, stated_in_run
 from reinforcement_learning.settings import Settings, plain_settings
 
 CURVES_FILE = "curves.png"
@@ -95,7 +95,7 @@ class TrainingFolder:
             "settings": plain_settings(settings),
             "versions": versions,
             "policies_dir": str(policies_dir),
-            "command": read_command(self.folder) if path.exists() else this_command(),
+            "command": stated_in_run(self.folder, "command") if path.exists() else this_command(),
         }
         write_json(path, content)
 

@@ -64,14 +64,13 @@ from common.command_line import this_command
 from common.files import locked_folder, make_folder, sha256, write_bytes, write_json
 from common.progress_view import progress
 from common.user_error import UserError
-from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, groups
-from reinforcement_learning.play.entrants import encoding_of
+from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, groups, make_maps
+from reinforcement_learning.play.entrants import encoding_of, untrained_twin
 from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
-from reinforcement_learning.play.shadow_networks import untrained_twin
-from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
+from reinforcement_learning.play.subjects import Subjects, contests, expected_size
 from reinforcement_learning.play.workers import Workers
 
 GROUPS_FOLDER = "groups"
@@ -262,7 +261,7 @@ def play(options: RunOptions, workers: Workers) -> None:
     agents, horizon = contest.env.num_agents, contest.env.horizon
     for line in planned_lines(experiment.arms(), options.episodes, experiment.drawn, agents, horizon):
         print(line, flush=True)
-    make_maps(contest, options.seed, options.episodes)
+    make_maps(contest.env, [options.seed], options.episodes)
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
         try:

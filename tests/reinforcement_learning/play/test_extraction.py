@@ -21,10 +21,9 @@ from analysis.features.observed import Observed
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
-from reinforcement_learning.play.terminal import Recorded
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses

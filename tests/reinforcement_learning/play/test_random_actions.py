@@ -17,8 +17,7 @@ from analysis.recorded.recorded_observation import packed_observation
 from analysis.recorded.sequences import lives
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.extraction import RecordingPlan, extract
-from reinforcement_learning.play.terminal import Recorded
+from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract
 from reinforcement_learning.play.workers import Workers
 from tests.tiny_policies import tiny_contest
 

@@ -11,8 +11,8 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.extraction import RecordingPlan, extract
-from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from tests.tiny_policies import tiny_contest, tiny_entrant
 

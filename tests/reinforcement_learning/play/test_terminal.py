@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.evaluation import evaluation_progress
+from reinforcement_learning.play.extraction import Tally, projection
 from reinforcement_learning.play.policy_pool import EpisodeLives
-from reinforcement_learning.play.terminal import Tally, evaluation_progress, projection
 
 FIRST, SECOND = Group(1, (0, 1)), Group(1, (2, 3))
 
@@ -69,7 +70,7 @@ def test_ticks_are_counted_and_an_ended_group_counts_whole(monkeypatch: pytest.M
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr("reinforcement_learning.play.terminal.progress", lambda *_: Kept())
+    monkeypatch.setattr("reinforcement_learning.play.evaluation.progress", lambda *_: Kept())
     with evaluation_progress("A, B", [FIRST, SECOND], 100) as show:
         show(FIRST, 16)
         show(SECOND, 16)
