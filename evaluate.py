@@ -146,16 +146,6 @@ def main() -> None:
         print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
 
 
-def refuse_hidden_parts(env: EnvironmentSettings) -> None:
-    """Refuse settings of what is shown to a policy, which trained policies bring with them."""
-    for name, default in SHOWN.items():
-        if getattr(env, name) != default:
-            raise UserError(
-                f"--env.{name.replace('_', '-')} applies to the agent of --untrained only: trained policies are shown "
-                "what they were shown in training; leave it out, or add --untrained"
-            )
-
-
 def check(arguments: Arguments, mode: Literal["pvp", "pve"]) -> tuple[str, ...]:
     """Refuse invalid arguments before anything is loaded; return the names of the requested policies."""
     argument_checks.check(
@@ -168,8 +158,12 @@ def check(arguments: Arguments, mode: Literal["pvp", "pve"]) -> tuple[str, ...]:
     check_files(arguments)
     if arguments.untrained is not None:
         agent_zoo.check_name(arguments.untrained)
-    else:
-        refuse_hidden_parts(arguments.env)
+    for name, default in SHOWN.items() if arguments.untrained is None else ():
+        if getattr(arguments.env, name) != default:
+            raise UserError(
+                f"--env.{name.replace('_', '-')} applies to the agent of --untrained only: trained policies are shown "
+                "what they were shown in training; leave it out, or add --untrained"
+            )
     played_by(arguments.env, arguments.protocol, mode)  # refuses what contradicts the protocol
     requested = split(arguments.policies)
     names = policy_names(arguments.folder, requested)

@@ -224,7 +224,16 @@ def run_together(command: Sequence[str], size: int) -> int:
     with StopSignal() as stop, ExitStack() as running:
         meeting = running.enter_context(socket.create_server(("127.0.0.1", 0)))
         shared = _shared_environment(size, meeting)
-        started = [running.enter_context(_start(command, shared, rank, meeting)) for rank in range(size)]
+        started = [
+            running.enter_context(
+                subprocess.Popen(
+                    command, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    pass_fds=[] if rank else [meeting.fileno()], stderr=subprocess.PIPE, text=True, errors="replace",
+                    start_new_session=True,  # Ctrl-C reaches it once, from this process
+                )
+            )
+            for rank in range(size)
+        ]  # fmt: skip
         meeting.close()
         readers = [threading.Thread(target=_pass_on, args=(process, last_words)) for process in started]
         for reader in readers:
@@ -235,15 +244,8 @@ def run_together(command: Sequence[str], size: int) -> int:
     reasons = [line for line in dict.fromkeys(last_words) if not line.startswith(_ABOUT_OTHERS)]
     for line in reasons or last_words[:1]:
         print(line, end="", file=sys.stderr)
-    return next((code for code in (_exit_code(process) for process in started) if code), 0)
-
-
-def _start(command: Sequence[str], shared: dict[str, str], rank: int, meeting: socket.socket) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        pass_fds=[] if rank else [meeting.fileno()], stderr=subprocess.PIPE, text=True, errors="replace",
-        start_new_session=True,  # Ctrl-C reaches it once, from this process
-    )  # fmt: skip
+    codes = [process.returncode for process in started]
+    return next((code if code > 0 else 128 - code for code in codes if code), 0)  # as a shell tells a signal
 
 
 def _shared_environment(size: int, meeting: socket.socket) -> dict[str, str]:
@@ -293,9 +295,3 @@ def _wait(started: Sequence[subprocess.Popen[str]], stop: StopSignal) -> None:
         if deadline and time.monotonic() > deadline:
             for process in started:
                 process.kill()
-
-
-def _exit_code(process: subprocess.Popen[str]) -> int:
-    """Return a process's exit code as a shell tells it: 128 plus the number of the signal that ended it."""
-    code = process.returncode
-    return code if code >= 0 else 128 - code

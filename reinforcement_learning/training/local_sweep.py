@@ -70,7 +70,12 @@ class SweepFolder:
         self.trials = [*self.trials[: trial.number], trial, *self.trials[trial.number + 1 :]]
         lines = (orjson.dumps(asdict(recorded), option=orjson.OPT_APPEND_NEWLINE) for recorded in self.trials)
         write_bytes(self.path / TRIALS_FILE, b"".join(lines))
-        write_text(self.path / TABLE_FILE, self._table())
+        names = list(self.space.parameters)
+        rows = [("trial", "run", "state", self.space.metric, "agent_steps", *names)]
+        for one in [*self.finished, *(one for one in self.trials if one.metric is None)]:
+            cells = (one.number, one.name, one.state, one.metric, one.agent_steps, *map(one.values.get, names))
+            rows.append(tuple("" if cell is None else str(cell) for cell in cells))
+        write_text(self.path / TABLE_FILE, "".join("\t".join(row) + "\n" for row in rows))
 
     @property
     def finished(self) -> list[Trial]:
@@ -90,18 +95,6 @@ class SweepFolder:
             f"#   python train.py -a {self.agent} --config {self.path / BEST_FILE} -n NAME_1 --train.seed 1\n"
         )
         write_text(self.path / BEST_FILE, about + yaml.safe_dump(plain_settings(settings), sort_keys=False))
-
-    def _table(self) -> str:
-        """Return the trials as tab-separated lines, heads first: finished ones before the others, the best first."""
-        names = list(self.space.parameters)
-        others = [trial for trial in self.trials if trial.metric is None]
-        rows = [("trial", "run", "state", self.space.metric, "agent_steps", *names)]
-        for trial in [*self.finished, *others]:
-            values = (trial.metric, trial.agent_steps, *(trial.values.get(name) for name in names))
-            rows.append(
-                (str(trial.number), trial.name, trial.state, *("" if cell is None else str(cell) for cell in values))
-            )
-        return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def _read_trials(path: Path) -> list[Trial]:
@@ -184,7 +177,11 @@ def run_local_sweep(folder: SweepFolder, runs: int, commands: TrialCommands) -> 
         if trial is None:
             say(f"the grid is complete: all {len(folder.trials)} combinations were tried")
             break
-        say(f"trial {trial.number} ({number + 1} of {runs}): {_in_words(trial.values)}")
+        chosen = (
+            f"{name} {format(value, '.4g') if isinstance(value, float) else value}"
+            for name, value in trial.values.items()
+        )
+        say(f"trial {trial.number} ({number + 1} of {runs}): {', '.join(chosen)}")
         command = commands.resume(trial) if interrupted else commands.start(trial)
         ended = _run(trial, command, folder, commands.runs_dir)
         if ended.state == "failed":
@@ -221,12 +218,12 @@ def _run(trial: Trial, command: Sequence[str], folder: SweepFolder, runs_dir: Pa
         stop.received = stop.received or code - 128  # the trial alone was told to stop
     if code == 0:
         ended = _judged(trial, runs_dir / trial.name / METRICS_FILE, folder.space.metric)
-        folder.record(ended)
-    elif not stop:
-        ended = replace(trial, state="failed", fault=f"exit code {code}; see its message above")
-        folder.record(ended)
     else:
+        ended = replace(trial, state="failed", fault=f"exit code {code}; see its message above")
+    if code and stop:
         print(f"stopped: to continue trial {trial.number}, repeat the command with -n {folder.path.name}")
+    else:
+        folder.record(ended)
     stop.end_process()
     return ended
 
@@ -255,8 +252,3 @@ def _judged(trial: Trial, metrics_file: Path, metric: str) -> Trial:
         return replace(trial, state="failed", fault=fault)
     steps = int(updates[-1]["agent_steps"])
     return replace(trial, state="finished", metric=float(reported[-1]), agent_steps=steps)
-
-
-def _in_words(values: dict[str, object]) -> str:
-    shown = (f"{value:.4g}" if isinstance(value, float) else value for value in values.values())
-    return ", ".join(f"{name} {value}" for name, value in zip(values, shown, strict=True))

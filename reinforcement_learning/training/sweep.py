@@ -3,6 +3,7 @@
 Each trial is a separate process: `train.py` with the sweep's values as JSON after `--trial`.
 """
 
+import contextlib
 import math
 import os
 import sys
@@ -141,15 +142,12 @@ def _limits(space: object) -> object:
     """Convert limits such as `1e-4`, which YAML 1.1 reads as strings; whole ones stay whole."""
     if not isinstance(space, dict):
         return space
-    return {key: _limit(value) if key in ("min", "max", "q") else value for key, value in space.items()}
-
-
-def _limit(value: object) -> object:
-    try:
-        number = float(value) if isinstance(value, str) else math.nan
-    except ValueError:
-        return value
-    return value if math.isnan(number) else int(number) if number.is_integer() else number
+    converted = dict(space)
+    for key in ("min", "max", "q"):
+        with contextlib.suppress(ValueError):
+            if isinstance(space.get(key), str) and not math.isnan(number := float(space[key])):
+                converted[key] = int(number) if number.is_integer() else number
+    return converted
 
 
 def _values_to_try(name: str, space: object) -> list[object]:
@@ -217,12 +215,8 @@ class SearchSpace:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         distributions = self.distributions()
         own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-        sampler = (
-            optuna.samplers.TPESampler(seed=own_seed)
-            if self.method == "bayes"
-            else optuna.samplers.RandomSampler(seed=own_seed)
-        )
-        study = optuna.create_study(direction=self.goal, sampler=sampler)
+        sampler = optuna.samplers.TPESampler if self.method == "bayes" else optuna.samplers.RandomSampler
+        study = optuna.create_study(direction=self.goal, sampler=sampler(seed=own_seed))
         for values, metric in finished:
             study.add_trial(optuna.trial.create_trial(params=values, distributions=distributions, value=metric))
         return dict(study.ask(distributions).params)
