@@ -113,18 +113,15 @@ def _cache() -> Path:
 
 
 def _key() -> str:
-    parts = [sys.version, _SUFFIX, platform.machine(), version("nmmo"), _cython_version(), _FLAGS, *_OPTIONS, _LAYOUT]
+    try:
+        cython = version("cython")
+    except PackageNotFoundError:
+        raise NotCompiledError("Cython is not installed; `make setup` installs it") from None
+    parts = [sys.version, _SUFFIX, platform.machine(), version("nmmo"), cython, _FLAGS, *_OPTIONS, _LAYOUT]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in _files():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
-
-
-def _cython_version() -> str:
-    try:
-        return version("cython")
-    except PackageNotFoundError:
-        raise NotCompiledError("Cython is not installed; `make setup` installs it") from None
 
 
 def _files() -> list[Path]:

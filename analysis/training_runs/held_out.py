@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -148,27 +148,29 @@ def final_scores(curves: Sequence[Curve], groups: Sequence[RunGroup], confidence
 
 
 def generalisation_gaps(curves: Sequence[Curve], confidence: float) -> list[Curve]:
-    """Return scores on training maps minus scores on held-out maps, run by run, where a group has both."""
-    return [
-        _gap(training, held_out, confidence)
-        for training in curves
-        for held_out in curves
-        if (training.maps, held_out.maps) == ("training", "held-out")
-        and (training.group, training.measure) == (held_out.group, held_out.measure)
-        and np.array_equal(training.steps, held_out.steps)
-    ]
+    """Return scores on training maps minus scores on held-out maps, run by run, where a group has both.
 
-
-def _gap(training: Curve, held_out: Curve, confidence: float) -> Curve:
-    """Return the first curve minus the second, run by run; each may have worlds of another kind."""
-    over, seeds = [], []
-    for first, second in zip(training.by_world, held_out.by_world, strict=True):
-        known = [np.isfinite(mean_of(seen) - mean_of(unseen)) for seen, unseen in zip(first, second, strict=True)]
-        one, two = (list(compress(worlds, known)) for worlds in (first, second))
-        over.append(difference(one, two, confidence, paired=True)[1])
-        seeds.append(sum(known))
-    runs = training.runs - held_out.runs
-    return Curve(training.group, training.steps, runs, *_ends(over), np.array(seeds), training.measure, "training")
+    Each may have worlds of another kind.
+    """
+    gaps = []
+    for training, held_out in product(curves, curves):
+        if (
+            (training.maps, held_out.maps) != ("training", "held-out")
+            or (training.group, training.measure) != (held_out.group, held_out.measure)
+            or not np.array_equal(training.steps, held_out.steps)
+        ):
+            continue
+        over, seeds = [], []
+        for first, second in zip(training.by_world, held_out.by_world, strict=True):
+            known = [np.isfinite(mean_of(seen) - mean_of(unseen)) for seen, unseen in zip(first, second, strict=True)]
+            one, two = (list(compress(worlds, known)) for worlds in (first, second))
+            over.append(difference(one, two, confidence, paired=True)[1])
+            seeds.append(sum(known))
+        runs = training.runs - held_out.runs
+        gaps.append(
+            Curve(training.group, training.steps, runs, *_ends(over), np.array(seeds), training.measure, "training")
+        )
+    return gaps
 
 
 def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -197,21 +197,20 @@ def language_model_embeddings(
     """
     task = pin_language_model(task)
     texts = [describe_task(spec) for spec in specs]
-    path = _cache_path(task)
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", task.language_model.rstrip("/").split("/")[-1])
+    path = task.embeddings_dir / f"{name}_{str(task.language_model_revision)[:_REVISION_SHOWN]}.safetensors"
     known = _read_cache(path)
     missing = [text for text in dict.fromkeys(texts) if _key(text) not in known]
     if missing:
         known |= {_key(text): states for text, states in zip(missing, _embedded(missing, task, progress), strict=True)}
         write_tensors(path, known, task.language_model, _KIND)
     hidden = np.stack([known[_key(text)] for text in texts]).astype(np.float64)  # (tasks, hidden units)
-    resized = hidden @ _projection(hidden.shape[1], task.embedding_size)
-    return (resized / np.linalg.norm(resized, axis=1, keepdims=True)).astype(np.float16)
-
-
-def _projection(units: int, size: int) -> np.ndarray:
+    units, size = hidden.shape[1], task.embedding_size
     if units == size:
-        return np.eye(units)
-    return np.random.default_rng([units, size]).standard_normal((units, size)) / math.sqrt(size)
+        resized = hidden @ np.eye(units)
+    else:
+        resized = hidden @ (np.random.default_rng([units, size]).standard_normal((units, size)) / math.sqrt(size))
+    return (resized / np.linalg.norm(resized, axis=1, keepdims=True)).astype(np.float16)
 
 
 def _embedded(texts: list[str], task: TaskSettings, progress: Progress) -> list[np.ndarray]:
@@ -281,11 +280,6 @@ def _unreachable(name: str, error: Exception) -> UserError:
         f"the language model {name!r} cannot be loaded ({reason}): name a folder or a model of the Hugging Face hub "
         "with task.language_model, or use task.encoder structural"
     )
-
-
-def _cache_path(task: TaskSettings) -> Path:
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", task.language_model.rstrip("/").split("/")[-1])
-    return task.embeddings_dir / f"{name}_{str(task.language_model_revision)[:_REVISION_SHOWN]}.safetensors"
 
 
 def _read_cache(path: Path) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.selection import CAN_BE_LEFT_OUT
 from agent_zoo.capture import capture
 from agent_zoo.checkpoint_files import policy_names, policy_path
-from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout, PackedObservation
+from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, maps_of_group
@@ -102,8 +102,10 @@ def _unbranched(pool: PolicyPool, plan: BranchPlan, points: Sequence[BranchPoint
                 drawn[point] = _drawn(pool, plan, point)
         for records in course.tick(bool(now)):
             for point in now:
-                kept[point].append(_of_agents(records, drawn[point]))
-    return [_alive_at(point, kept[point]) for point in points]
+                kept[point].append(records.take(np.isin(records.agent_id, drawn[point])))
+    real = {point: Records.concatenate(ticks) for point, ticks in kept.items() if ticks}
+    alive = {point: np.isin(all_.agent_id, all_.agent_id[all_.step == point.tick]) for point, all_ in real.items()}
+    return [real[point].take(alive[point]) if point in real and alive[point].any() else None for point in points]
 
 
 def _branched(pool: PolicyPool, plan: BranchPlan, point: BranchPoint, real: Records) -> Records:
@@ -116,7 +118,7 @@ def _branched(pool: PolicyPool, plan: BranchPlan, point: BranchPoint, real: Reco
             throw_anew(pool.shared[0].world.game, [pool.first_seed, point.episode, point.tick, plan.throw])
         done = real if pool.ticks >= point.tick else None
         for records in course.tick(pool.ticks in plan.ticks(point), done):
-            kept.append(_of_agents(records, agents))
+            kept.append(records.take(np.isin(records.agent_id, agents)))
     return Records.concatenate(kept)
 
 
@@ -170,19 +172,6 @@ def _drawn(pool: PolicyPool, plan: BranchPlan, point: BranchPoint) -> np.ndarray
     return np.array([pool.shared[0].agents[slot] for slot in chosen.tolist()], np.int64)
 
 
-def _of_agents(records: Records, agents: np.ndarray) -> Records:
-    return records.take(np.isin(records.agent_id, agents))
-
-
-def _alive_at(point: BranchPoint, ticks: Sequence[Records]) -> Records | None:
-    """Return the records of the agents that are alive at a point; None if there are none."""
-    if not ticks:
-        return None
-    records = Records.concatenate(ticks)
-    alive = _of_agents(records, records.agent_id[records.step == point.tick])
-    return alive if len(alive) else None
-
-
 def same_choices(
     records: Records, observation: PackedObservation, rows: torch.Tensor, layout: ObservationLayout
 ) -> torch.Tensor:
@@ -225,13 +214,10 @@ def _same_row(head: ActionHead, option: int, then: np.ndarray, now: np.ndarray, 
     if option >= len(then):
         return head.noop
     (matches,) = np.nonzero(now[:, 0] == then[option, 0])  # column 0 is the id
-    if not len(matches) and (columns := _kind(head.candidates, layout)):
+    if not len(matches) and head.candidates != "entity":
+        columns = [layout.item_columns.index(name) for name in _KIND]
         (matches,) = np.nonzero((now[:, columns] == then[option, columns]).all(axis=1))
     return int(matches[0]) if len(matches) else head.noop
-
-
-def _kind(table: CandidateTable, layout: ObservationLayout) -> list[int]:
-    return [] if table == "entity" else [layout.item_columns.index(name) for name in _KIND]
 
 
 def throw_anew(game: nmmo.Env, seed: Sequence[int]) -> None:

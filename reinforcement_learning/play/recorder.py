@@ -85,7 +85,11 @@ class Recorder:
         self.numbers = np.array(self.pool.numbers)
         self.episodes = [shared.world.episodes.episode for shared in self.pool.shared]
         self.maps = np.array([shared.world.episodes.map_number for shared in self.pool.shared], dtype=np.int32)
-        self.life_of = _lives(self.pool)
+        by_world = self.pool.entrant_of.reshape(-1, self.pool.agents)
+        self.life_of = np.zeros(self.pool.slots, np.int32)
+        for entrant in range(len(self.pool.entrants)):  # in each world, its lives by number: an agent lives once
+            played = by_world == entrant
+            self.life_of[played.ravel()] = (np.cumsum(played, axis=1) - 1)[played]
         self.shadow_networks = [
             [ShadowNetwork(network, self.pool.slots, self.pool.device) for network in entrant.shadow_networks]
             for entrant in self.pool.entrants
@@ -158,27 +162,14 @@ class Recorder:
         if "Logits" in self.fields:
             logits = choice.decision.distribution.log_probabilities
             columns["logits"] = np.concatenate([head.cpu().numpy() for head in logits], axis=1)
-        return columns | self._truth(choice, world) | own.withheld(self.pool.policies[choice.entrant].mask)
-
-    def _truth(self, choice: EntrantActions, world: np.ndarray) -> dict[str, np.ndarray]:
-        slots = choice.decision.present
-        parts = []
+        truth = []
         for number in np.unique(world):
             shared = self.pool.shared[number]
-            agents = [shared.agents[slot] for slot in (slots[world == number] % self.pool.agents).tolist()]
-            parts.append(truth_of(shared.world.game, agents, self.task_numbers))
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            slots = (choice.decision.present[world == number] % self.pool.agents).tolist()
+            truth.append(truth_of(shared.world.game, [shared.agents[slot] for slot in slots], self.task_numbers))
+        columns |= {name: np.concatenate([part[name] for part in truth]) for name in truth[0]}
+        return columns | own.withheld(self.pool.policies[choice.entrant].mask)
 
 
 def _ragged(rows: PackedRows) -> RaggedRows:
     return RaggedRows(rows.values.numpy(), np.concatenate([[0], np.cumsum(rows.counts.numpy())]))
-
-
-def _lives(pool: PolicyPool) -> np.ndarray:
-    """Number the lives of each entrant in each world, (slots,) int32; every agent lives once per episode."""
-    by_world = pool.entrant_of.reshape(-1, pool.agents)
-    life = np.zeros(by_world.shape, np.int32)
-    for entrant in range(len(pool.entrants)):
-        played = by_world == entrant
-        life[played] = (np.cumsum(played, axis=1) - 1)[played]
-    return life.ravel()

@@ -93,23 +93,22 @@ def figure_of(curves: Curves, name: str) -> Figure:
     for axes, (title, draw) in zip(grid.flat, panels, strict=True):
         axes.set_title(title)
         draw(axes, curves)
-        _explain_emptiness(axes)
+        if not axes.has_data():
+            axes.set_yticks([])
+            axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color="grey")
         axes.set_xlim(0, 1.01 * curves.steps[-1])
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel("agent-steps")
     run = textwrap.fill(name, _LETTERS_IN_TITLE).replace("$", r"\$")
     figure.suptitle(f"{run}: {curves.steps[-1]:,.0f} agent-steps", fontsize=13)
-    figure.legend(handles=_explained_lines(curves), loc="lower center", ncols=2, fontsize=10)
-    return figure
-
-
-def _explained_lines(curves: Curves) -> list[Line2D]:
     together, window = curves.updates_a_point, curves.window
     point = "one update" if together == 1 else f"mean of {together} updates"
-    thick = Line2D([], [], color="black", label=f"rolling mean of {together * window} updates")
-    thin = Line2D([], [], color="black", linewidth=_THIN, alpha=_FAINT if window > 1 else 1, label=point)
-    return [thin, thick] if window > 1 else [thin]
+    lines = [Line2D([], [], color="black", linewidth=_THIN, alpha=_FAINT if window > 1 else 1, label=point)]
+    if window > 1:
+        lines.append(Line2D([], [], color="black", label=f"rolling mean of {together * window} updates"))
+    figure.legend(handles=lines, loc="lower center", ncols=2, fontsize=10)
+    return figure
 
 
 def read_curves(metrics_file: Path) -> Curves:
@@ -164,12 +163,6 @@ def _legend(axes: Axes, at_side: bool = False) -> None:
         axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1)
     elif handles:
         axes.legend(loc="best")
-
-
-def _explain_emptiness(axes: Axes) -> None:
-    if not axes.has_data():
-        axes.set_yticks([])
-        axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color="grey")
 
 
 def _single(name: str, unit: str, from_zero: bool = False) -> Callable[[Axes, Curves], None]:

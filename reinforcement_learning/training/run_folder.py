@@ -153,12 +153,12 @@ class TrainingState:
     def joined(self, processes: Processes) -> "TrainingState":
         """Return the joint state of all processes, by rank; all must call this together."""
 
-        def slots_joined(memory: torch.Tensor) -> torch.Tensor:
-            return processes.concatenate(memory.transpose(0, 1).contiguous()).transpose(0, 1)
-
+        memory = (self.memory.hidden, self.memory.cell)  # (layers, slots, units) each
         return replace(
             self,
-            memory=MemoryState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
+            memory=MemoryState(
+                *(processes.concatenate(part.transpose(0, 1).contiguous()).transpose(0, 1) for part in memory)
+            ),
             minibatch_random=processes.concatenate(self.minibatch_random),
             worlds=_worlds_joined(self.worlds, processes),
         )
@@ -211,9 +211,30 @@ class TrainingState:
     def load(path: Path) -> "TrainingState":
         """Read a state onto the CPU (UserError: the file is missing, damaged, or of another kind or format version)."""
         arrays, text = read_tensors(path, _KIND)
-        counters = _read_counters(path, text)
+        counters, tensors = _read_counters(path, text), as_tensors(arrays)
         try:
-            return _state(counters, as_tensors(arrays))
+            memory = MemoryState(
+                *(_checked(tensors, f"memory/{part}", torch.float32, 3) for part in ("hidden", "cell"))
+            )
+            if memory.cell.shape[1:] != memory.hidden.shape[1:] or len(memory.cell) not in (0, len(memory.hidden)):
+                raise ValueError("memory/hidden and memory/cell differ in shape")
+            worlds = []
+            for place, world in enumerate(counters.worlds):
+                actions, weights = f"actions/{place}", f"task_weights/{place}"
+                taken = _checked(tensors, actions, torch.int16, 3).numpy() if actions in tensors else NO_ACTIONS
+                drawn_with = _checked(tensors, weights, torch.float64, 1).numpy() if weights in tensors else None
+                worlds.append(EpisodeStart(world["first_seed"], world["number"], taken, drawn_with))
+            return TrainingState(
+                steps=counters.steps,
+                updates=counters.updates,
+                policy=_inside("policy/", tensors),
+                optimizer=_inside("optimizer/", tensors),
+                memory=memory,
+                minibatch_random=_checked(tensors, "random/minibatches", torch.uint8, 2),
+                worlds=worlds,
+                curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
+                semantic=_inside("semantic/", tensors),
+            )
         except (KeyError, TypeError, ValueError) as error:
             missing = f"{error} is missing" if isinstance(error, KeyError) else error
             raise UserError(f"{path} is a damaged training state: {missing}; train anew") from None
@@ -243,24 +264,6 @@ def _read_counters(path: Path, text: str) -> _Counters:
             "resumed: train anew, or resume with the version of this project that wrote it"
         )
     return in_shape(_Counters, text, f"{path} is a damaged training state", "train anew")
-
-
-def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingState:
-    """Put a state together; raises KeyError or ValueError where a tensor is missing or not what a state holds."""
-    memory = MemoryState(*(_checked(tensors, f"memory/{part}", torch.float32, 3) for part in ("hidden", "cell")))
-    if memory.cell.shape[1:] != memory.hidden.shape[1:] or len(memory.cell) not in (0, len(memory.hidden)):
-        raise ValueError("memory/hidden and memory/cell differ in shape")
-    return TrainingState(
-        steps=counters.steps,
-        updates=counters.updates,
-        policy=_inside("policy/", tensors),
-        optimizer=_inside("optimizer/", tensors),
-        memory=memory,
-        minibatch_random=_checked(tensors, "random/minibatches", torch.uint8, 2),
-        worlds=[_episode_start(world, place, tensors) for place, world in enumerate(counters.worlds)],
-        curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
-        semantic=_inside("semantic/", tensors),
-    )
 
 
 def _checked(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype, dimensions: int) -> torch.Tensor:
@@ -307,16 +310,6 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
             raise ValueError(f"optimizer/{key} with shape {tuple(tensor.shape)} belongs to no parameter")
         remembered.setdefault(int(place), {})[name] = tensor
     optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _episode_start(world: dict, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
-    actions, weights = f"actions/{place}", f"task_weights/{place}"
-    return EpisodeStart(
-        world["first_seed"],
-        world["number"],
-        _checked(tensors, actions, torch.int16, 3).numpy() if actions in tensors else NO_ACTIONS,
-        _checked(tensors, weights, torch.float64, 1).numpy() if weights in tensors else None,
-    )
 
 
 def _inside(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

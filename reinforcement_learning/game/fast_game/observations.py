@@ -263,14 +263,6 @@ class _Seen:
         self.len = len(ids)
 
 
-@dataclass(frozen=True)
-class _LastSeen:
-    tiles: np.ndarray
-    entities: _Seen
-    inventory: _Seen
-    market: _Seen
-
-
 class FastObservation(Observation):
     """One agent's observation: views of the writer's buffer in the game's form."""
 
@@ -282,7 +274,7 @@ class FastObservation(Observation):
         self.vision_diameter = config.PLAYER_VISION_DIAMETER
         self.writer = writer
         self._is_agent_dead = False
-        self._last_seen: _LastSeen
+        self._last_seen: tuple[np.ndarray, _Seen, _Seen, _Seen]  # tiles, entities, inventory and market
         self._views: dict[str, Any] = {}
         self.habitable_tiles: np.ndarray | None = None
 
@@ -302,7 +294,7 @@ class FastObservation(Observation):
 
     def set_agent_dead(self) -> None:
         """Keep what the agent saw last: its task is still evaluated in the tick of its death."""
-        self._last_seen = _LastSeen(self.tiles.copy(), self.entities, self.inventory, self.market)
+        self._last_seen = (self.tiles.copy(), self.entities, self.inventory, self.market)
         self._is_agent_dead = True
         self.writer.show_nothing(self.agent_id)
 
@@ -314,27 +306,27 @@ class FastObservation(Observation):
     @property
     def tiles(self) -> np.ndarray:
         """Tiles in view, (tiles, 3)."""
-        return self._last_seen.tiles if self._is_agent_dead else self._views["Tile"]
+        return self._last_seen[0] if self._is_agent_dead else self._views["Tile"]
 
     @property
     def entities(self) -> _Seen:
         """Entities in view."""
         if self._is_agent_dead:
-            return self._last_seen.entities
+            return self._last_seen[1]
         return self._rows(self.writer.seen, _ENTITY["id"], self.config.PLAYER_N_OBS)
 
     @property
     def inventory(self) -> _Seen:
         """Items owned."""
         if self._is_agent_dead:
-            return self._last_seen.inventory
+            return self._last_seen[2]
         return self._rows(self.writer.owned, _ITEM["id"], self.config.INVENTORY_N_OBS)
 
     @property
     def market(self) -> _Seen:
         """Items for sale."""
         if self._is_agent_dead:
-            return self._last_seen.market
+            return self._last_seen[3]
         listed = self.writer.listed
         return _Seen(listed, listed[:, _ITEM["id"]], self.config.MARKET_N_OBS)
 
