@@ -252,7 +252,7 @@ def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
             f"{comparison.group} - {comparison.other}",
             _readable(*_numbers(comparison.difference)),
             _test(comparison),
-            _p(comparison.corrected_p),
+            f"{comparison.corrected_p:.3g}" if math.isfinite(comparison.corrected_p) else _MISSING,
         )
         for comparison in comparisons
     ]
@@ -277,7 +277,3 @@ def _readable(value: float, low: float, high: float) -> str:
         return _MISSING
     interval = f"{low:.4g} to {high:.4g}" if math.isfinite(low) else _MISSING
     return f"{value:.4g} ({interval})"
-
-
-def _p(p: float) -> str:
-    return f"{p:.3g}" if math.isfinite(p) else _MISSING

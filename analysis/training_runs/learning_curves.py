@@ -38,7 +38,12 @@ def learning_curves(compared: "ComparedRuns") -> Figure:
             _draw(axes, metric, [curve for curve in compared.curves if curve.measure == metric])
         for axes in panels[len(compared.metrics) :]:
             axes.set_axis_off()
-        figure.suptitle(title("Learning curves", _about(compared), _LETTERS_ACROSS))
+        about = (
+            f"Thick lines: means over seeds; bands: {100 * compared.confidence:g}% Student's t intervals over seeds at "
+            "each point, cut off where they leave the range of the runs; thin lines: single runs. Each point is the "
+            f"mean over 1/{compared.points} of the agent-steps that all runs of the group reached."
+        )
+        figure.suptitle(title("Learning curves", about, _LETTERS_ACROSS))
         add_group_legend(figure, compared)
     return figure
 
@@ -87,14 +92,6 @@ def _look(group: int, groups: int, single: bool = False) -> dict[str, Any]:
     return {"color": cluster_colour(group), "linewidth": 2, "marker": marker, "markersize": 4}
 
 
-def _about(compared: "ComparedRuns") -> str:
-    return (
-        f"Thick lines: means over seeds; bands: {100 * compared.confidence:g}% Student's t intervals over seeds at "
-        "each point, cut off where they leave the range of the runs; thin lines: single runs. Each point is the mean "
-        f"over 1/{compared.points} of the agent-steps that all runs of the group reached."
-    )
-
-
 _TITLES = {
     "ticks": "Mean ticks lived",
     "task_progress": "Task progress, 0 to 1",
@@ -131,6 +128,8 @@ def generalisation(compared: "ComparedRuns") -> Figure:
 
 
 def _draw_measure(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
+    groups = len(compared.groups)
+    apart = min(_SHIFT, _WIDEST_SHIFT / groups) * compared.stretch[1]  # so that intervals of points do not overlap
     for place, group in enumerate(compared.groups):
         colour = cluster_colour(place)
         if metric := TRAINING_MEASURES.get(measure):
@@ -139,39 +138,21 @@ def _draw_measure(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
         for curve in compared.evaluations:
             if (curve.group, curve.measure) == (group.name, measure):
                 look = {**_LOOKS[curve.maps], "marker": cluster_marker(place), "color": colour}
-                if len(curve.steps) == 1:
-                    _draw_point(axes, curve, _beside(place, compared), look)
-                else:
-                    _draw_line(axes, curve, look, banded=curve.maps == _banded(compared))
+                if len(curve.steps) == 1:  # a band over one point would not be seen
+                    reach = np.array([curve.mean - curve.low, curve.high - curve.mean])  # (2, 1)
+                    where = np.maximum(curve.steps + (place - (groups - 1) / 2) * apart, 0.0)
+                    interval = reach if np.isfinite(reach).all() else None
+                    axes.errorbar(where, curve.mean, interval, capsize=3, elinewidth=1.2, **look)
+                    continue
+                axes.plot(curve.steps, curve.mean, **look)
+                if curve.maps == _banded(compared):
+                    band = np.stack([curve.steps, curve.low, curve.high])[:, np.isfinite(curve.low)]
+                    axes.fill_between(*band, color=colour, alpha=0.15, linewidth=0)
     axes.set_title(_TITLES[measure])
     lows = np.concatenate([curve.low for curve in compared.evaluations if curve.measure == measure])
     if not (lows < 0).any():  # the end of an interval below 0 must be seen
         axes.set_ylim(bottom=0)
     against_steps(axes)
-
-
-def _draw_line(axes: Axes, curve: Curve, look: dict[str, Any], banded: bool) -> None:
-    axes.plot(curve.steps, curve.mean, **look)
-    if banded:
-        known = np.isfinite(curve.low)
-        axes.fill_between(
-            curve.steps[known], curve.low[known], curve.high[known], color=look["color"], alpha=0.15, linewidth=0
-        )
-
-
-def _draw_point(axes: Axes, curve: Curve, shift: float, look: dict[str, Any]) -> None:
-    """Draw a group's only checkpoint: a band over one point would not be seen."""
-    reach = np.array([curve.mean - curve.low, curve.high - curve.mean])  # (2, 1)
-    has_interval = np.isfinite(reach).all()
-    where = np.maximum(curve.steps + shift, 0.0)
-    axes.errorbar(where, curve.mean, reach if has_interval else None, capsize=3, elinewidth=1.2, **look)
-
-
-def _beside(place: int, compared: "ComparedRuns") -> float:
-    """Return how far a group's only checkpoint is shifted, in agent-steps, so that intervals do not overlap."""
-    groups = len(compared.groups)
-    step = min(_SHIFT, _WIDEST_SHIFT / groups) * compared.stretch[1]
-    return (place - (groups - 1) / 2) * step
 
 
 def _banded(compared: "ComparedRuns") -> str:

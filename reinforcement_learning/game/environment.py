@@ -77,29 +77,28 @@ class SeededEpisodes(BaseParallelWrapper):
         self.specs = specs
         self.weights_file = weights_file
         self._to_water = any(spec.eval_fn is GoToWater for spec in specs)
-        self._next_weights: np.ndarray | None = None
+        self.next_weights: np.ndarray | None = None
         self.episode = EpisodeStart(first_seed=0, number=-1)
         self.map_number = 0  # of the episode's map, from 1
         self.agents: list[int] = []
-
-    def skip_to(self, start: EpisodeStart) -> None:
-        """Make the next reset start the given episode."""
-        self.episode = EpisodeStart(start.first_seed, start.number - 1)
-        self._next_weights = start.task_weights
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start the next episode; a seed restarts the sequence of episodes."""
         first_seed = self.episode.first_seed if seed is None else seed
         number = self.episode.number + 1 if seed is None else 0
         random, self.map_number = _episode_start(self.settings, first_seed, number)
-        weights, self._next_weights = self._next_weights, None
+        weights, self.next_weights = self.next_weights, None
         if weights is None and self.weights_file:
             weights = read_weights(self.weights_file, self.specs)
         self.episode = EpisodeStart(first_seed, number, task_weights=weights)
         if weights is None:
             weights = fixed_weights(self.specs)
         tasks = draw_tasks(self.specs, weights, self.game.possible_agents, random)
-        self._forget_last_episode()
+        # Neural MMO 2.1.2 wrongly keeps state from one episode to the next: its event log would return the last
+        # episode's ticks for the new ones' numbers, and the path cache paths around another map's obstacles.
+        self.game.realm.event_log._data_by_tick.clear()
+        self.game.realm.event_log._last_tick = 0
+        self.game.realm.map.pathfinding_cache.clear()
         observations, _ = super().reset(
             seed=int(random.integers(2**31)), options={"map_id": self.map_number, "make_task_fn": lambda: tasks}
         )
@@ -119,17 +118,6 @@ class SeededEpisodes(BaseParallelWrapper):
             truncated = {agent: not terminated[agent] for agent in terminated}
             self.agents = []
         return observations, rewards, terminated, truncated, infos
-
-    def _forget_last_episode(self) -> None:
-        """Clear state that Neural MMO 2.1.2 wrongly keeps from one episode to the next.
-
-        Otherwise the event log returns the last episode's ticks for the new ones' numbers, and the path cache returns
-        paths around another map's obstacles.
-        """
-        realm = self.game.realm
-        realm.event_log._data_by_tick.clear()
-        realm.event_log._last_tick = 0
-        realm.map.pathfinding_cache.clear()
 
 
 class EpisodeStatistics(BaseParallelWrapper):
@@ -195,7 +183,8 @@ class World(FastEmulation):
         if self.start is None:
             return super().reset(seed=seed)
         start, self.start = self.start, None
-        self.episodes.skip_to(start)
+        self.episodes.episode = EpisodeStart(start.first_seed, start.number - 1)  # the next reset starts the one after
+        self.episodes.next_weights = start.task_weights
         observations, infos = super().reset()
         for actions in start.actions:
             super().step(actions.astype(self.single_action_space.dtype))

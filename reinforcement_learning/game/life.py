@@ -126,6 +126,8 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
         return {}
     ticks = np.array([life.ticks for life in lives])  # (L,)
     lower, median, upper = np.quantile(ticks, (0.25, 0.5, 0.75))
+    causes = Counter(life.cause_of_death for life in lives if life.died)
+    kinds = (*CAUSES_OF_DEATH, *([FOG] if FOG in causes else []))
     events: Counter[str] = Counter()
     for life in lives:
         events.update(life.events)
@@ -137,11 +139,5 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
         "lives/ticks_upper_quartile": float(upper),
         **{f"lives/{name}": float(np.mean([getattr(life, name) for life in lives])) for name in _AVERAGED},
         **{f"events/{kind}": events[kind] / len(lives) for kind in EVENTS.values()},
-        **_shares_of_deaths(lives),
+        **{f"death/{cause}": causes[cause] / causes.total() for cause in kinds if causes},
     }
-
-
-def _shares_of_deaths(lives: Sequence[Life]) -> dict[str, float]:
-    causes = Counter(life.cause_of_death for life in lives if life.died)
-    kinds = (*CAUSES_OF_DEATH, *([FOG] if FOG in causes else []))
-    return {f"death/{cause}": causes[cause] / causes.total() for cause in kinds} if causes else {}

@@ -70,7 +70,10 @@ def contests(evaluation: Evaluation) -> list[Contest]:
     else:
         named = bool(evaluation.names)
         entrants, tasks, left_out = admit(trained, evaluation.env, evaluation.task, maps, must_fit=named)
-        _print_left_out(left_out)
+        for reason in left_out[:_LEFT_OUT_SHOWN]:
+            print(f"left out: {one_line(reason)}", file=sys.stderr)
+        if (more := len(left_out) - _LEFT_OUT_SHOWN) > 0:
+            print(f"left out: {more} more; name one with -p to see why", file=sys.stderr)
         floors = (_floor(evaluation, tasks, maps),) if evaluation.untrained else ()
         planned = [((*entrants, *floors), tasks)]
         if not 2 <= len(planned[0][0]) <= evaluation.env.num_agents:
@@ -82,13 +85,6 @@ def contests(evaluation: Evaluation) -> list[Contest]:
         Contest(together, evaluation.env, tasks, maps, device, protocol=evaluation.protocol)
         for together, tasks in planned
     ]
-
-
-def _print_left_out(reasons: Sequence[str]) -> None:
-    for reason in reasons[:_LEFT_OUT_SHOWN]:
-        print(f"left out: {one_line(reason)}", file=sys.stderr)
-    if (more := len(reasons) - _LEFT_OUT_SHOWN) > 0:
-        print(f"left out: {more} more; name one with -p to see why", file=sys.stderr)
 
 
 def _floor(evaluation: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
@@ -186,17 +182,14 @@ def evaluation_progress(
 
 def find_results(evaluation: Evaluation, contest: Contest) -> list[SeedResults]:
     """Find out which episodes are on disk, with one result file per seed."""
-    prefix = evaluation.prefix or f"{_tasks_name(evaluation.task, evaluation.env)}eval_{evaluation.mode}"
+    prefix, task = evaluation.prefix, evaluation.task
+    if not prefix:  # results of other tasks than the held-out ones do not begin with eval
+        prefix = "" if task.curriculum == "evaluation" else f"{Path(task.curriculum).stem}_"
+        if task.only is not None:
+            specs = curriculum(replace(task, only=None), evaluation.env)
+            prefix += f"task_{specs.index(find_task(specs, task.only))}_"
+        prefix += f"eval_{evaluation.mode}"
     return [
         SeedResults(evaluation.folder / f"{prefix}_{seed}.json", contest, evaluation.mode, seed, evaluation.episodes)
         for seed in evaluation.seeds
     ]
-
-
-def _tasks_name(task: TaskSettings, env: EnvironmentSettings) -> str:
-    """How result files of other tasks than the held-out ones begin."""
-    name = "" if task.curriculum == "evaluation" else f"{Path(task.curriculum).stem}_"
-    if task.only is None:
-        return name
-    specs = curriculum(replace(task, only=None), env)
-    return f"{name}task_{specs.index(find_task(specs, task.only))}_"

@@ -77,7 +77,9 @@ class SemanticTraining:
                 entropy = np.random.SeedSequence((self.seed, updates)).generate_state(1)[0]
                 generator = torch.Generator().manual_seed(int(entropy))
                 moved = restart_dead_codes(self.module.codebook, plane, generator)
-                _forget(optimizer, self.module.codebook, moved)
+                remembered = optimizer.state[self.module.codebook]
+                for moment in {"exp_avg", "exp_avg_sq"} & remembered.keys():
+                    remembered[moment][moved.to(self.module.codebook.device)] = 0
         self._latest.clear()
         if lives:
             kept = np.exp(-len(lives) / LIVES_REMEMBERED)
@@ -127,10 +129,3 @@ class SemanticTraining:
         counts = self.processes.concatenate(torch.tensor([len(own)]))
         start = int(counts[: self.processes.rank].sum())
         return torch.cat([joined[:start], own, joined[start + len(own) :]])
-
-
-def _forget(optimizer: torch.optim.Optimizer, codebook: torch.Tensor, moved: torch.Tensor) -> None:
-    """Zero Adam's moments of the codes that were moved."""
-    for name in ("exp_avg", "exp_avg_sq"):
-        if name in optimizer.state[codebook]:
-            optimizer.state[codebook][name][moved.to(codebook.device)] = 0

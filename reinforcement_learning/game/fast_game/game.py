@@ -125,7 +125,10 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
             raise APIUsageError(f"{len(actions)} rows of actions for {self.num_agents} agents")
         chosen = decode(self._heads, actions.tolist(), self._slot, sorted(self.agents))
         seen, rewards, died, cut_off, info = self.env.step(chosen)
-        self._clear_unseen([self._slot[agent] for agent in seen])
+        shown = np.zeros_like(self._shown)
+        shown[[self._slot[agent] for agent in seen]] = True
+        self.obs[self._shown & ~shown] = 0  # of agents that were observed in the last tick but no longer are
+        self._shown = shown
         self.all_done = all(died.values())
         rewards, died, cut_off = (
             padded(values, self._slot, absent) for values, absent in ((rewards, 0), (died, True), (cut_off, False))
@@ -141,10 +144,3 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
         """Release the world."""
         gc.unfreeze()
         super().close()
-
-    def _clear_unseen(self, seen: list[int]) -> None:
-        """Zero the slots of agents that were observed in the last tick but no longer are."""
-        shown = np.zeros_like(self._shown)
-        shown[seen] = True
-        self.obs[self._shown & ~shown] = 0
-        self._shown = shown
