@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from analysis.evaluation.comparisons import Improvement, Rating
 from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
 from analysis.evaluation.results import LENGTH, MODES, Mode
-from analysis.evaluation.scores import PolicyScores, seed_score
+from analysis.evaluation.scores import Improvement, PolicyScores, Rating, seed_score
 from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.statistics.resampling import Estimate
 from analysis.tables import Cell, Table
@@ -221,8 +220,19 @@ def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
         _start_at_zero(grid[0, 1], [estimate for score in scores for estimate in (score.length, score.median_length)])
         grid[-1, 0].set_xlabel("weighted score (0 to 100)")
         grid[-1, 1].set_xlabel("ticks lived")
-        figure.suptitle(title("Scores on the 63 held-out tasks", _explain(scores, confidence), 110))
-        _add_legend(figure)
+        known = [np.isfinite(score.weighted_score.low) for score in scores]
+        about = "no intervals: too few episodes, or files that do not tell them"
+        if any(known):
+            about = f"with {100 * confidence:g}% intervals, bootstrapped over seeds and episodes"
+            if not all(known):
+                about += "; where one is missing, there are too few episodes, or the files do not tell them"
+        figure.suptitle(title("Scores on the 63 held-out tasks", about, 110))
+        handles = [
+            Line2D([], [], marker="s", markersize=7, linestyle="none", color=category_colour(place), label=category)
+            for place, category in enumerate(CATEGORIES)
+        ]
+        handles += [Line2D([], [], label=label, **look) for label, look in (("mean", _MEAN), ("median", _MEDIAN))]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
@@ -280,23 +290,6 @@ def _tidy(axes: Axes, policies: int) -> None:
     axes.tick_params(axis="y", length=0)
     axes.tick_params(axis="x", labelbottom=True)
     axes.spines["left"].set_visible(False)
-
-
-def _add_legend(figure: Figure) -> None:
-    colours = [
-        Line2D([], [], marker="s", markersize=7, linestyle="none", color=category_colour(place), label=category)
-        for place, category in enumerate(CATEGORIES)
-    ]
-    looks = [Line2D([], [], label=label, **look) for label, look in (("mean", _MEAN), ("median", _MEDIAN))]
-    figure.legend(handles=[*colours, *looks], loc="outside lower center", ncols=len(colours) + len(looks))
-
-
-def _explain(scores: Sequence[PolicyScores], confidence: float) -> str:
-    known = [np.isfinite(score.weighted_score.low) for score in scores]
-    if not any(known):
-        return "no intervals: too few episodes, or files that do not tell them"
-    missing = "" if all(known) else "; where one is missing, there are too few episodes, or the files do not tell them"
-    return f"with {100 * confidence:g}% intervals, bootstrapped over seeds and episodes{missing}"
 
 
 def _end(estimate: Estimate) -> float:

@@ -5,10 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.evaluation.comparisons import elo, episode_scores, improvements, probability_of_improvement, ranking
 from analysis.evaluation.held_out_tasks import TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
 from analysis.evaluation.results import PolicyRun, read_results
-from analysis.evaluation.scores import PolicyResults, PolicyScores, gather, resampled_progress, resampled_ticks, score
+from analysis.evaluation.scores import (
+    PolicyResults,
+    PolicyScores,
+    elo,
+    episode_scores,
+    gather,
+    improvements,
+    probability_of_improvement,
+    ranking,
+    resampled_progress,
+    resampled_ticks,
+    score,
+)
 from analysis.statistics.resampling import Bootstrap
 from tests.planted_results import Results, as_original, play, write
 
