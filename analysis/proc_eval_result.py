@@ -24,7 +24,7 @@ from common.figure_settings import save_figure
 from common.user_error import UserError, one_line
 
 if TYPE_CHECKING:
-    from analysis.evaluation.scores import PolicyResults, improvements, ranking
+    from analysis.evaluation.scores import PolicyResults
     from analysis.statistics.resampling import Bootstrap
     from analysis.tables import Table
 
@@ -105,7 +105,7 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
     """Score, compare, and once all is computed, write it; returns the tables for the terminal."""
     from analysis.evaluation import tables
     from analysis.evaluation.results import MODES
-    from analysis.evaluation.scores import score
+    from analysis.evaluation.scores import improvements, ranking, score
     from common.files import atomic_file
 
     scores = [score(results, bootstrap) for results in policies]
