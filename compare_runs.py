@@ -129,15 +129,14 @@ def other_runs(path: Path, runs: tuple[Path, ...]) -> bool:
 
 def write(compared: "ComparedRuns", folder: "RunFolder") -> None:
     """Write tables, comparison.json and figures."""
-    from analysis.training_runs.comparison import COMPARISON_FILE, CURVES_FIGURE, GENERALISATION_FIGURE, as_json
-    from analysis.training_runs.learning_curves import generalisation, learning_curves
+    from analysis.training_runs.comparison import as_json, generalisation, learning_curves
 
     for table in compared.tables:
         folder.save_text(f"{table.name}.tsv", table.as_text())
-    folder.save_json(COMPARISON_FILE, as_json(compared))
-    folder.save_figure(CURVES_FIGURE, learning_curves(compared))
+    folder.save_json("comparison.json", as_json(compared))
+    folder.save_figure("learning_curves.png", learning_curves(compared))
     if compared.evaluations:
-        folder.save_figure(GENERALISATION_FIGURE, generalisation(compared))
+        folder.save_figure("generalisation.png", generalisation(compared))
 
 
 def report(compared: "ComparedRuns") -> None:

@@ -31,10 +31,9 @@ from analysis.interventions.play.outcomes import (
     share_within,
 )
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
-from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.play.recorder import Batch, Finished
+from reinforcement_learning.play.recorder import Batch, Finished, OwnRows
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ import orjson
 import pytest
 
 from analysis.training_runs import run as run_files
-from analysis.training_runs.comparison import ComparedRuns, compare, notes_on
+from analysis.training_runs.comparison import ComparedRuns, compare, generalisation, learning_curves, notes_on
 from analysis.training_runs.curves import Comparison, mean_over_seeds, stretch_means
-from analysis.training_runs.learning_curves import generalisation, learning_curves
 from analysis.training_runs.run import TITLES, ComparedRun, RunGroup, chosen_metrics, group_runs, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
