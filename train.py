@@ -209,8 +209,17 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
     _, shared = command_line.cli(Mode, args=command, return_unknown_args=True)
     if local:
         sweep_here(arguments, shared)
-    else:
-        sweep_with_wandb(arguments, shared)
+        return
+
+    from common.files import make_folder
+    from common.weights_and_biases import check_login
+
+    config = None
+    if arguments.sweep_id is None:
+        config = read_sweep(arguments.sweep_config, arguments.settings) | trial_command(sys.argv[0], shared)
+    check_login(arguments.settings.wandb.mode)
+    make_folder(arguments.runs_dir)
+    run_sweep(config, arguments.sweep_id, arguments.sweep_runs, arguments.settings.wandb, arguments.runs_dir)
 
 
 def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
@@ -233,19 +242,6 @@ def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
     ]
     command_line.print_table(("run", space.metric, *space.parameters), rows)
     print(f"best settings: {folder.path / BEST_FILE}")
-
-
-def sweep_with_wandb(arguments: Arguments, shared: Sequence[str]) -> None:
-    """Start or join a sweep of Weights & Biases, and run trials."""
-    from common.files import make_folder
-    from common.weights_and_biases import check_login
-
-    config = None
-    if arguments.sweep_id is None:
-        config = read_sweep(arguments.sweep_config, arguments.settings) | trial_command(sys.argv[0], shared)
-    check_login(arguments.settings.wandb.mode)
-    make_folder(arguments.runs_dir)
-    run_sweep(config, arguments.sweep_id, arguments.sweep_runs, arguments.settings.wandb, arguments.runs_dir)
 
 
 def list_tasks(settings: Settings) -> None:
@@ -272,19 +268,10 @@ def train_one(arguments: Arguments) -> None:
     if must_start(arguments.settings):
         sys.exit(run_together([sys.executable, *sys.argv], arguments.settings.train.processes))
 
-    from reinforcement_learning.training.training_run import TrainingRun, train_policy
+    from reinforcement_learning.training.training_run import train_policy
 
-    train_policy(
-        TrainingRun(
-            name=name,
-            agent=arguments.agent,
-            settings=arguments.settings,
-            policies_dir=arguments.policies_dir,
-            runs_dir=arguments.runs_dir,
-            resume=arguments.resume,
-            track=arguments.track,
-        )
-    )
+    folders = (arguments.policies_dir, arguments.runs_dir, arguments.resume)
+    train_policy(name, arguments.agent, arguments.settings, *folders, arguments.track)
 
 
 def replay(arguments: Arguments) -> None:

@@ -159,6 +159,11 @@ _KEYS = {"predicate", "arguments", "weight"}
 _LARGEST_WEIGHT = 1e9
 _LARGEST_NUMBER = 2**31 - 1
 _GIVEN_BY_THE_GAME = ("gs", "subject")
+_CLASSES = {
+    "type[Skill]": (nmmo_skill, nmmo_skill.Skill, "SKILL_ID"),
+    "type[Item]": (nmmo_item, nmmo_item.Item, "ITEM_TYPE_ID"),
+    "type[Material]": (material, material.Material, "index"),
+}
 _WORDS = {
     "event": [name for name in vars(event_code.EventCode) if name.isupper()],
     "agent_type": ["npc", "player"],
@@ -225,12 +230,8 @@ def _predicates() -> dict[str, Callable[..., Any]]:
 
 
 def _value(name: str, annotation: str, value: object) -> object:
-    if annotation == "type[Skill]":
-        return _choose(name, _subclasses(nmmo_skill, nmmo_skill.Skill, "SKILL_ID"), value)
-    if annotation == "type[Item]":
-        return _choose(name, _subclasses(nmmo_item, nmmo_item.Item, "ITEM_TYPE_ID"), value)
-    if annotation == "type[Material]":
-        return _choose(name, _subclasses(material, material.Material, "index"), value)
+    if annotation in _CLASSES:
+        return _choose(name, _subclasses(*_CLASSES[annotation]), value)
     if annotation == "str":
         return _choose(name, {word: word for word in _WORDS[name]}, value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_NUMBER:

@@ -46,9 +46,8 @@ class AutomaticCurriculum(ABC):
         for name, value in state.items():
             setattr(self.learner, name, value.copy() if value.ndim else value.item())
 
-    @abstractmethod
-    def learn(self, rollout: Rollout) -> None:
-        """Learn from a rollout."""
+    def learn(self, rollout: Rollout) -> None:  # noqa: B027
+        """Learn from a rollout; nothing, unless an algorithm does."""
 
     @abstractmethod
     def weights(self) -> np.ndarray:
@@ -78,9 +77,6 @@ class DomainRandomization(AutomaticCurriculum):
         super().__init__(specs)
         curricula, task_spaces = _syllabus()
         self.learner = curricula.DomainRandomization(task_spaces.DiscreteTaskSpace(len(specs)))
-
-    def learn(self, rollout: Rollout) -> None:
-        """Learn nothing."""
 
     def weights(self) -> np.ndarray:
         """Return the same probability for all."""

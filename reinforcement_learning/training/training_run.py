@@ -4,7 +4,7 @@ Invalid settings are refused before anything is written.
 """
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -38,60 +38,64 @@ _MIRRORED_RUN = "wandb_id.txt"
 _STILL = "training continues, see metrics.jsonl"
 
 
-@dataclass(frozen=True)
-class TrainingRun:
-    """What to train, and where to write it."""
-
-    name: str  # of the policy and of the run
-    agent: str  # folder in agent_zoo/
-    settings: Settings
-    policies_dir: Path  # folder for the policy
-    runs_dir: Path  # parent folder of the run's folder
-    resume: Path | None  # folder of a run to resume; None starts a new one
-    track: bool  # whether to mirror the metrics to Weights & Biases
-
-
-def train_policy(run: TrainingRun) -> None:
+def train_policy(
+    name: str, agent: str, settings: Settings, policies_dir: Path, runs_dir: Path, resume: Path | None, track: bool
+) -> None:
     """Train, save the policy, and print where it is; ends the process if training was stopped.
+
+    Args:
+        runs_dir: parent folder of the run's folder.
+        resume: folder of a run to resume; None starts a new one.
+        track: whether to mirror the metrics to Weights & Biases.
 
     Raises:
         UserError: the tasks, the device, the account or a folder cannot be used.
     """
-    check_tasks(run.settings.task, run.settings.env)
-    run = replace(run, settings=replace(run.settings, task=pin_embeddings(pin_language_model(run.settings.task))))
-    device = pick_device(run.settings.train.device)
-    agent_zoo.policy_class(run.agent, run.settings.policy.network)
-    agent_zoo.check_cell(run.agent, run.settings.policy.cell)
+    check_tasks(settings.task, settings.env)
+    settings = replace(settings, task=pin_embeddings(pin_language_model(settings.task)))
+    device = pick_device(settings.train.device)
+    agent_zoo.policy_class(agent, settings.policy.network)
+    agent_zoo.check_cell(agent, settings.policy.cell)
     keep_freed_memory()
     processes = join_processes(device)  # one, unless torchrun started several
-    run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
-    run = replace(run, track=run.track and can_mirror(run.settings.wandb.mode, _STILL))
-    if processes.size > 1 and run.settings.task.syllabus != "none":
+    name = leaders_text(name, processes)
+    track = track and processes.leads and can_mirror(settings.wandb.mode, _STILL)
+    if processes.size > 1 and settings.task.syllabus != "none":
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
-    if processes.size > 1 and run.settings.train.has_opponents:
+    if processes.size > 1 and settings.train.has_opponents:
         raise UserError("train.pool_kernel: opponents need a run of one process: start it without torchrun")
-    connect_workers(share_of_work(run.settings).rollout)
+    connect_workers(share_of_work(settings).rollout)
     with counted_progress("reading tasks with the language model", "tasks") as progress:
-        offered_tasks(run.settings.task, run.settings.env, progress)
-    folder, state = _open_folder(run, processes)
+        offered_tasks(settings.task, settings.env, progress)
+    for needed in (policies_dir, runs_dir, settings.env.maps_dir):
+        make_folder(needed)
+    if processes.leads and not resume:
+        make_run_folder(runs_dir / name)
+    folder = TrainingFolder(resume or runs_dir / name, hold=processes.leads)
+    state = TrainingState.load(folder.state_path) if resume and folder.state_path.exists() else None
+    if processes.leads:
+        folder.keep_metrics(state.updates if state else 0)
+        folder.write_settings(agent, settings, versions(), policies_dir)
     try:
-        _train(run, folder, state, processes)
+        _train(name, agent, settings, folder, state, processes, policies_dir / f"{name}{SUFFIX}", not resume, track)
     except BaseException:
-        if processes.leads and not run.resume and folder.untouched:  # the same name must then work
+        if processes.leads and not resume and folder.untouched:  # the same name must then work
             folder.withdraw()
         raise
 
 
-def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None, processes: Processes) -> None:
-    settings = run.settings
+def _train(
+    name: str, agent: str, settings: Settings, folder: TrainingFolder, state: TrainingState | None,
+    processes: Processes, policy_path: Path, new: bool, track: bool,
+) -> None:  # fmt: skip
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
     own = share_of_work(settings)
     wanted = settings.wandb
     mirror = MirroredRun(
-        wanted.mode if run.track else None, folder.folder, folder.folder / _MIRRORED_RUN, still=_STILL,
-        project=wanted.project, entity=wanted.entity, group=wanted.group, name=run.name,
-        config={"agent": run.agent, **asdict(settings)},
+        wanted.mode if track else None, folder.folder, folder.folder / _MIRRORED_RUN, still=_STILL,
+        project=wanted.project, entity=wanted.entity, group=wanted.group, name=name,
+        config={"agent": agent, **asdict(settings)},
     )  # fmt: skip
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
 
@@ -99,15 +103,14 @@ def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None
             mirror.log(metrics, step=int(metrics["agent_steps"]))
             view.show_update(metrics)
 
-        checkpoint = train(run.name, run.agent, own, maps, Session(folder, stop, show, view.advance, processes), state)
-        never_begun = bool(stop) and not run.resume and folder.untouched
+        checkpoint = train(name, agent, own, maps, Session(folder, stop, show, view.advance, processes), state)
+        never_begun = bool(stop) and new and folder.untouched
         if not never_begun:
-            mirror.keep(checkpoint, run.name, "policy")
+            mirror.keep(checkpoint, name, "policy")
         mirror.finish()
     if never_begun:
         print("stopped before the first update: nothing is kept")
     else:
-        policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
         if processes.leads:
             copy_checkpoint(checkpoint, policy_path)
         print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
@@ -130,20 +133,6 @@ def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
     if used < COLLAPSED:
         return f"{text}: the codebook has collapsed, almost all states share a code"
     return text
-
-
-def _open_folder(run: TrainingRun, processes: Processes) -> tuple[TrainingFolder, TrainingState | None]:
-    for folder in (run.policies_dir, run.runs_dir, run.settings.env.maps_dir):
-        make_folder(folder)
-    path = run.resume or run.runs_dir / run.name
-    if processes.leads and not run.resume:
-        make_run_folder(path)
-    opened = TrainingFolder(path, hold=processes.leads)
-    state = TrainingState.load(opened.state_path) if run.resume and opened.state_path.exists() else None
-    if processes.leads:
-        opened.keep_metrics(state.updates if state else 0)
-        opened.write_settings(run.agent, run.settings, versions(), run.policies_dir)
-    return opened, state
 
 
 PHASES = ("environment", "inference", "learning", "copying")
