@@ -178,36 +178,27 @@ def scorable(policies: Sequence[PolicyResults]) -> tuple[list[PolicyResults], li
         UserError: no policy has a score.
     """
     scored = [results for results in policies if results.has_task.all()]
-    left_out = [_why_no_score(results) for results in policies if not results.has_task.all()]
+    left_out = [
+        f"{first.file}{f' and {len(others)} more' if others else ''}, policy {results.policy!r}: no life had "
+        f"{_named(~results.has_task)}, so it has no score: play more episodes with evaluate.py -n; an evaluation on a "
+        "single task has no score"
+        for results in policies
+        for first, *others in [results.runs]
+        if not results.has_task.all()
+    ]
     if not scored:
         raise UserError(left_out[0])
-    gaps = [gap for score in scored for gap in _gaps(score)]
-    return scored, [*(f"left out: {reason}" for reason in left_out), *_few(gaps)]
-
-
-def _few(gaps: list[str]) -> list[str]:
-    """Return one sentence instead of many that differ in files and tasks alone."""
-    if len(gaps) <= _GAPS_NAMED:
-        return gaps
-    return [f"{gaps[0]}; likewise in {len(gaps) - 1} more results of a policy and a seed: evaluate.py -n fills them"]
-
-
-def _why_no_score(results: PolicyResults) -> str:
-    first, *others = results.runs
-    files = f"{first.file}{f' and {len(others)} more' if others else ''}"
-    return (
-        f"{files}, policy {results.policy!r}: no life had {_named(~results.has_task)}, so it has no score: play more "
-        "episodes with evaluate.py -n; an evaluation on a single task has no score"
-    )
-
-
-def _gaps(results: PolicyResults) -> list[str]:
-    return [
+    gaps = [
         f"warning: {run.file}, policy {run.policy!r}: no life had {_named(~run.has_task)}: progress there is the mean "
         "over the policy's other seeds"
+        for results in scored
         for run in results.runs
         if not run.has_task.all()
     ]
+    if len(gaps) > _GAPS_NAMED:  # one sentence instead of many that differ in files and tasks alone
+        more = f"likewise in {len(gaps) - 1} more results of a policy and a seed: evaluate.py -n fills them"
+        gaps = [f"{gaps[0]}; {more}"]
+    return scored, [*(f"left out: {reason}" for reason in left_out), *gaps]
 
 
 def _named(tasks: np.ndarray) -> str:

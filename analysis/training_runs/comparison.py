@@ -22,8 +22,6 @@ from analysis.training_runs.curves import (
     Level,
     comparisons_of,
     curves_of,
-    fewest_updates,
-    last_stretch,
     levels_of,
     mean_of,
 )
@@ -40,9 +38,9 @@ from analysis.training_runs.run import (
     AGENT,
     BUDGET,
     METRICS_FILE,
+    TITLES,
     ComparedRun,
     RunGroup,
-    metric_title,
     settings_that_are_missing,
     settings_that_differ,
 )
@@ -123,9 +121,11 @@ def compare(
     names = [group.name for group in groups]
     if against is not None and against not in names:
         raise UserError(f"no group is called {against!r}: the groups are {', '.join(names)}")
-    points = min(points, fewest_updates(groups))
-    stretch = last_stretch(groups, last)
-    evaluated = read_evaluated([run for group in groups for run in group.runs], held_out, mode)
+    runs = [(run, group.end) for group in groups for run in group.runs]
+    points = min(points, *(int(np.searchsorted(run.steps, end)) + 1 for run, end in runs))  # updates up to the end
+    end = min(group.end for group in groups)
+    stretch = ((1 - last) * end, end)
+    evaluated = read_evaluated([run for run, _ in runs], held_out, mode)
     evaluations = evaluation_curves(evaluated, groups, confidence)
     scores = final_scores(evaluations, groups, confidence)
     levels = [*levels_of(groups, metrics, stretch, confidence), *scores]
@@ -348,7 +348,7 @@ def _draw(axes: Axes, metric: str, curves: list[Curve]) -> None:
     if len(drawn):  # intervals of two seeds can be so wide that the curves would be flat lines
         room = _ROOM * (np.ptp(drawn) or abs(drawn[0]) or 1.0)
         axes.set_ylim(drawn.min() - room, drawn.max() + room)
-    axes.set_title(wrapped(metric_title(metric), _LETTERS_IN_PANEL))
+    axes.set_title(wrapped(TITLES.get(metric, metric), _LETTERS_IN_PANEL))
     against_steps(axes)
 
 

@@ -113,11 +113,6 @@ def _weights(run: ComparedRun, metric: str) -> np.ndarray:
     return np.prod([np.nan_to_num(run.metrics[name]) for name in over], axis=0)
 
 
-def fewest_updates(groups: Sequence[RunGroup]) -> int:
-    """Return the least number of updates that a run needed for the agent-steps that all runs of its group reached."""
-    return min(int(np.searchsorted(run.steps, group.end)) + 1 for group in groups for run in group.runs)
-
-
 @dataclass(frozen=True)
 class Level:
     """What one group reached in one metric. S runs with a value."""
@@ -146,12 +141,6 @@ class Comparison:
     worlds: Worlds  # which runs played the same
     difference: OverTrainings
     corrected_p: float  # allows for all metrics and pairs of groups compared
-
-
-def last_stretch(groups: Sequence[RunGroup], share: float) -> tuple[float, float]:
-    """Return where the last stretch begins and ends, in agent-steps: a share of what all runs of all groups reached."""
-    end = min(group.end for group in groups)
-    return (1 - share) * end, end
 
 
 def levels_of(

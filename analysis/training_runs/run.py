@@ -68,7 +68,9 @@ def read_run(folder: Path) -> ComparedRun:
     if not metrics_file.is_file():
         raise UserError(f"{folder} has no {METRICS_FILE}: its training ended before the first update; leave it out")
     settings = _settings(settings_file)
-    updates = _updates(metrics_file)
+    updates = read_json_lines(metrics_file)
+    if not updates:
+        raise UserError(f"{metrics_file} holds no update yet: train for longer, or leave this run out")
     names = sorted({name for update in updates for name in update} - {_STEPS})
     try:
         steps = np.array([update[_STEPS] for update in updates], np.float64)
@@ -95,13 +97,6 @@ def _settings(path: Path) -> dict[str, Any]:
         if not isinstance(flat.get(name), int):
             raise UserError(f"{path} does not name {name}: it is damaged, or not the settings of a training run")
     return {AGENT: content.get("agent"), **_OLDER_REWARDS, **flat}
-
-
-def _updates(path: Path) -> list[dict[str, Any]]:
-    updates = read_json_lines(path)
-    if not updates:
-        raise UserError(f"{path} holds no update yet: train for longer, or leave this run out")
-    return updates
 
 
 TITLES = {
@@ -132,11 +127,6 @@ def chosen_metrics(runs: Sequence[ComparedRun], requested: Sequence[str]) -> lis
     if not chosen:
         raise UserError(f"the runs report none of the usual metrics: choose with --metrics from {', '.join(reported)}")
     return chosen
-
-
-def metric_title(name: str) -> str:
-    """Return what a metric is called in figures."""
-    return TITLES.get(name, name)
 
 
 GroupBy = Literal["name", "settings"]
