@@ -64,11 +64,7 @@ def compiled_modules() -> list[str]:
 
 
 def _ensure(cache: Path, retry: bool) -> Path:
-    """Return the folder of the compiled modules in a cache folder, which is made if it does not exist.
-
-    Args:
-        retry: whether to try again if compiling failed before.
-    """
+    """Return the folder of the compiled modules in a cache folder; `retry` compiles again what failed before."""
     folder = cache / _key()
     failed = folder / _FAILED
     if retry or not (failed.exists() or _is_whole(folder)):

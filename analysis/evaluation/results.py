@@ -272,14 +272,7 @@ def check_comparable(runs: Iterable[PolicyRun]) -> None:
 
 
 def check_one_protocol(first: Mapping[str, PolicyRun]) -> None:
-    """Make sure that all runs were played by one protocol.
-
-    Args:
-        first: protocol -> the first run that was played by it.
-
-    Raises:
-        UserError: there are two; names a file of each.
-    """
+    """Refuse runs by several protocols, given each one's first run (UserError: names a file of two)."""
     if len(first) > 1:
         (one, run), (other, another), *_ = first.items()
         raise UserError(

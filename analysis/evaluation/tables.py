@@ -200,11 +200,7 @@ def _number(value: float, decimals: int) -> str:
 
 
 def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
-    """Draw each policy's weighted score, stacked by category, and the mean and median ticks lived.
-
-    Args:
-        scores: in the order in which each mode's policies are drawn, the first on top.
-    """
+    """Draw each policy's weighted score, stacked by category, and ticks lived; the first of each mode is on top."""
     groups = [group for mode in MODES if (group := [score for score in scores if score.results.mode == mode])]
     heights = [_INCHES_A_MODE + _INCHES_A_POLICY * len(group) for group in groups]
     with style():

@@ -55,11 +55,7 @@ class ProcessWorlds:
     """
 
     def __init__(self, creators: Sequence[Callable[[], Any]], num_workers: int):
-        """Start the workers; each builds its worlds.
-
-        Args:
-            num_workers: processes; they share the worlds evenly.
-        """
+        """Start the workers; each builds an equal share of the worlds."""
         name_temporary_folder()
         self.driver_env = creators[0]()
         self.emulated = self.driver_env.emulated

@@ -44,12 +44,7 @@ class EpisodeJournal:
         self._world = {start.first_seed: world for world, start in enumerate(starts)}
 
     def record(self, actions: np.ndarray, began: Sequence[EpisodeStart]) -> None:
-        """Add one tick.
-
-        Args:
-            actions: of all slots, (slots, heads).
-            began: episodes that began in this tick; their worlds did not play the actions.
-        """
+        """Add one tick: the actions of all slots, (slots, heads), and episodes that began instead of playing them."""
         for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._starts))):
             self._actions[world].append(taken)
         self.begin(began)
@@ -163,11 +158,7 @@ class Stepper:
         self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
         journal: EpisodeJournal,
     ):  # fmt: skip
-        """Play with the given policy.
-
-        Args:
-            journal: of these worlds, starting with their first reset; records every action.
-        """
+        """Play with the given policy; the journal of these worlds starts with their first reset."""
         self.worlds = worlds
         self.journal = journal
         self.policy = policy
@@ -208,11 +199,7 @@ class Stepper:
         return action_noise(moments, self.slots // len(moments), len(self.layout.heads))
 
     def begin(self, decision: Decision, actions: np.ndarray) -> None:
-        """Add the opponents' actions, update all memories, and let the worlds begin a tick.
-
-        Args:
-            actions: (slots, heads) int64; rows of slots that are not acting are ignored.
-        """
+        """Add the opponents' actions, (slots, heads) int64, update all memories, and let the worlds begin a tick."""
         decisions, noise = [decision], self.action_noise() if self.opponents else None
         for number, policy in self.opponents.items():
             theirs = self._decided(number, policy)
@@ -248,11 +235,7 @@ def make_steppers(
     groups: Sequence[Any], policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
     starts: Sequence[EpisodeStart],
 ) -> list[Stepper]:  # fmt: skip
-    """Return a stepper for each group of worlds.
-
-    Args:
-        starts: of the worlds of all groups, in order.
-    """
+    """Return a stepper for each group of worlds, given the starts of the worlds of all groups in order."""
     size = len(starts) // len(groups)
     journals = [EpisodeJournal(starts[first : first + size]) for first in range(0, len(starts), size)]
     return [

@@ -64,11 +64,7 @@ class Ratings:
             self.games.setdefault(name, 0)
 
     def learn(self, leads: Mapping[str, float]) -> None:
-        """Change ratings by the outcomes of one update.
-
-        Args:
-            leads: name of a checkpoint -> how much better the learner did; 0 is a draw.
-        """
+        """Change ratings by how much better the learner did than each checkpoint in one update; 0 is a draw."""
         before = self.learner
         for name, lead in leads.items():
             expected = 1 / (1 + 10 ** ((self.others[name] - before) / _TEN_TO_ONE))

@@ -62,12 +62,7 @@ class SemanticTraining:
         return self._pairwise, self._quantisation
 
     def after_update(self, lives: Sequence[Life], optimizer: torch.optim.Optimizer, updates: int) -> dict[str, float]:
-        """Restart dead codes, let the weight follow the return, and return metrics.
-
-        Args:
-            lives: of all processes that ended.
-            optimizer: of the policy; it forgets the moments of the codes that move.
-        """
+        """Restart dead codes, let the weight follow the return of all processes' lives, and return metrics."""
         weight, moved = self.weight, torch.zeros(0, dtype=torch.int64)
         with torch.no_grad():
             latest = torch.cat(list(self._latest))
@@ -77,7 +72,7 @@ class SemanticTraining:
                 entropy = np.random.SeedSequence((self.seed, updates)).generate_state(1)[0]
                 generator = torch.Generator().manual_seed(int(entropy))
                 moved = restart_dead_codes(self.module.codebook, plane, generator)
-                remembered = optimizer.state[self.module.codebook]
+                remembered = optimizer.state[self.module.codebook]  # it forgets the moments of codes that move
                 for moment in {"exp_avg", "exp_avg_sq"} & remembered.keys():
                     remembered[moment][moved.to(self.module.codebook.device)] = 0
         self._latest.clear()

@@ -96,11 +96,7 @@ def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
 
 
 def trial_command(script: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the part of a sweep's configuration that tells the Weights & Biases agent how to run a trial.
-
-    Args:
-        script: path of train.py, relative to the folder in which agents are started.
-    """
+    """Return what tells the Weights & Biases agent how to run a trial; `script` is as seen from where agents start."""
     return {
         "program": script,
         "command": ["${env}", "${interpreter}", "${program}", *arguments, "--trial", "${args_json}"],

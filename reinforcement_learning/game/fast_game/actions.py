@@ -60,12 +60,7 @@ class Listing:
 
 
 def decode(heads: Heads, rows: list[list[int]], slots: dict[int, int], agents: list[int]) -> dict[int, dict]:
-    """Return agents' choices by name, as PufferLib's `nativize` does value by value.
-
-    Args:
-        rows: option of each head for each slot.
-        agents: to decode the choices of.
-    """
+    """Return agents' choices by name from each slot's options, as PufferLib's `nativize` does value by value."""
     return {agent: _decode(heads, rows[slots[agent]]) for agent in agents}
 
 
@@ -85,12 +80,7 @@ def padded(values: dict, slots: dict[int, int], absent: Any) -> dict:
 
 
 def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter) -> dict[int, dict]:
-    """Return the actions that can be executed, as `nmmo.Env._validate_actions` does.
-
-    Args:
-        chosen: option of each agent for each argument of each action.
-        writer: of the observations that the options point at.
-    """
+    """Return the chosen actions that can be executed, as `nmmo.Env._validate_actions` does; `writer` wrote the options."""
     players, npcs, items = realm.players.entities, realm.npcs.entities, realm.items
     listing, index_of = Listing(writer), writer.index_of
     valid: dict[int, dict] = {}

@@ -37,12 +37,7 @@ class Rules:
 
 
 def attack(realm: Realm, rules: Rules, body: Body, style: Any, target: Body) -> None:
-    """Hit the target, unless it is immune, dead, or out of range.
-
-    Args:
-        style: one of the game's styles.
-        target: body of the target.
-    """
+    """Hit the target in one of the game's styles, unless it is immune, dead, or out of range."""
     kind = 0 if style is _STYLES[0] else 1 if style is _STYLES[1] else 2
     immune = body.is_player and target.is_player and target.time_alive._val < rules.immunity
     if immune or body is target or not target.health._val > 0:

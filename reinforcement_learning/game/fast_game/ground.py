@@ -74,11 +74,7 @@ def move_all(ground: Ground, log: Any, moves: list[tuple[Body, int, int]]) -> No
 
 
 def wander(ground: Ground, body: Body, start: int) -> tuple[int, int]:
-    """Return a step in the first walkable direction, as `NPC._meander` does.
-
-    Args:
-        start: number of the direction to try first, 0 to 3.
-    """
+    """Return a step in the first walkable of the four directions from `start` on, as `NPC._meander` does."""
     row, column = body.row._val, body.column._val
     for turn in range(start, start + 4):
         down, right = _STEPS[turn]

@@ -63,11 +63,7 @@ def decide_all(ground: Ground, random: Any, entities: dict[int, Any], watching: 
 
 
 def refresh(body: Body, age: int) -> None:
-    """Do the same as `NPC.update`, except that the NPC's last actions are not kept.
-
-    Args:
-        age: in ticks, from the table.
-    """
+    """Do the same as `NPC.update` at an age in ticks, except that the NPC's last actions are not kept."""
     body.time_alive._val = age
     forget_fight(body)
     body.item_level.update(body.equipment.level)

@@ -293,11 +293,7 @@ _FAST = {
 
 
 def take_over_entity(entity: Any, cells: Cells) -> None:
-    """Give a new player or NPC the faster classes without changing its state.
-
-    Args:
-        entity: with attributes in the table of entities.
-    """
+    """Give a new player or NPC, whose attributes are in the table, the faster classes without changing its state."""
     parts = vars(entity)
     for name in _COLUMN:
         parts[name] = Attribute(parts[name], cells)

@@ -226,11 +226,7 @@ class Watch:
             self.compute = _COMPUTED.get(function)
 
     def is_settled(self, state: GameState, happened: _Events) -> bool:
-        """Return whether the task's progress is certainly the same as in the last tick.
-
-        Args:
-            happened: events of this tick.
-        """
+        """Return whether this tick's events leave the task's progress certainly as it was in the last one."""
         task = self.task
         if not self.simple or task._last_eval_tick is None:
             return False
@@ -264,12 +260,7 @@ def all_rewards(watches: list[Watch], state: GameState, happened: _Events, curre
 
 
 def rewards_of(watch: Watch, state: GameState, happened: _Events) -> dict[int, float]:
-    """Return a task's reward for each agent assigned to it; it must have been evaluated in every tick so far.
-
-    Args:
-        watch: over the task of an agent that is alive or died in this tick.
-        happened: events of this tick.
-    """
+    """Return a task's reward for each agent assigned to it; it must have been evaluated in every tick so far."""
     task = watch.task
     if watch.is_settled(state, happened):
         task._last_eval_tick = state.current_tick
