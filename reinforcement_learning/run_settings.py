@@ -48,11 +48,7 @@ def load_settings(path: Path, agent: str, debug: bool = False) -> Settings:
 
 
 def read_run_settings(folder: Path) -> tuple[str, Settings]:
-    """Return the agent and the settings of the run in a folder.
-
-    Raises:
-        UserError: there is no run, or its settings are damaged or of another version.
-    """
+    """Return the agent and the settings of a run (UserError: there is none, or it is damaged or of another version)."""
     path = folder / RUN_SETTINGS_FILE
     if not path.exists():
         raise UserError(f"{folder} holds no run to resume: it lacks {RUN_SETTINGS_FILE}")
@@ -195,11 +191,7 @@ def original_rules(mode: Mode) -> dict[str, Any]:
 
 
 def played_by(env: EnvironmentSettings, protocol: Protocol, mode: Mode) -> EnvironmentSettings:
-    """Return the world of an evaluation by a protocol.
-
-    Raises:
-        UserError: a setting that the protocol fixes was chosen otherwise.
-    """
+    """Return the world of an evaluation by a protocol (UserError: a setting that it fixes was chosen otherwise)."""
     if protocol == "toolkit":
         return env
     rules, usual = original_rules(mode), evaluation_world()

@@ -222,11 +222,7 @@ class RewardSettings(_OneLineErrors):
 
     @staticmethod
     def of_header(reward: Mapping[str, Any]) -> "RewardSettings":
-        """Return the settings in a policy's header; one that does not say is older than `as_published`.
-
-        Raises:
-            UserError: a setting is unknown or impossible.
-        """
+        """Return a header's settings, by default those before `as_published` (UserError: one is impossible)."""
         return RewardSettings(**older_rewards(reward))
 
     def to_header(self) -> dict[str, int | float | bool]:

@@ -93,11 +93,7 @@ def write_embeddings(path: Path, vectors: Mapping[str, np.ndarray], source: str)
 
 
 def pin_embeddings(task: TaskSettings) -> TaskSettings:
-    """Return the settings with the hash of the file of embeddings and their size; unchanged if none is used.
-
-    Raises:
-        UserError: as `file_embeddings`.
-    """
+    """Return the settings with the hash and size of the file of embeddings, if any (UserError: it cannot be used)."""
     if task.encoder != "file":
         return task
     path, vectors = _read(task)

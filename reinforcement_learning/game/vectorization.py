@@ -95,11 +95,7 @@ class ProcessWorlds:
             self._tell(number, None)
 
     def recv(self) -> tuple:
-        """Wait for all workers and return the same as PufferLib's backends; the next tick overwrites the arrays.
-
-        Raises:
-            UserError: a worker has ended.
-        """
+        """Return what PufferLib's backends do; the next tick overwrites the arrays (UserError: a worker has ended)."""
         infos = [info for number in range(self.num_workers) for info in self._answer(number)]
         seen = self._arrays
         slots = np.arange(self.agents_per_batch)
@@ -234,11 +230,7 @@ class RayWorlds:
         self._pending = [worker.step.remote(share) for worker, share in zip(self._workers, shares, strict=True)]
 
     def recv(self) -> tuple:
-        """Wait for all workers and return the same as PufferLib's backends, in the order of the worlds.
-
-        Raises:
-            UserError: a worker has ended.
-        """
+        """Return what PufferLib's backends do, in the order of the worlds (UserError: a worker has ended)."""
         *seen, infos, _, masks = zip(*self._wait(), strict=True)
         everyones = [info for of_worker in infos for info in of_worker]
         return *map(np.concatenate, seen), everyones, np.arange(self.agents_per_batch), np.concatenate(masks)
@@ -341,11 +333,7 @@ def make_groups(
 
 
 def connect_workers(rollout: RolloutSettings) -> None:
-    """Connect to the Ray cluster, if these settings need one.
-
-    Raises:
-        UserError: Ray is not installed, no cluster answers, or it has too few cores.
-    """
+    """Connect to the Ray cluster, if these settings need one (UserError: it cannot be used, or has too few cores)."""
     if rollout.vectorization == "ray":
         _ray_workers_of_a_group(rollout, rollout.groups)
 

@@ -221,11 +221,7 @@ def _same_row(head: ActionHead, option: int, then: np.ndarray, now: np.ndarray, 
 
 
 def throw_anew(game: nmmo.Env, seed: Sequence[int]) -> None:
-    """Replace the game's random numbers from here on; everything else about the world stays as it is.
-
-    Args:
-        game: in the middle of an episode.
-    """
+    """Replace the game's random numbers in the middle of an episode; all else about the world stays as it is."""
     # Tiles and entities hold this very generator, so it is changed in place.
     generator: Any = game.realm._np_random
     generator.bit_generator.state = np.random.PCG64(np.random.SeedSequence(list(seed))).state

@@ -62,11 +62,7 @@ class Contest:
         ]
 
     def pool(self, worlds: int, specs: Sequence[TaskSpec] | None = None) -> PolicyPool:
-        """Build worlds to play in; `specs` as in `PolicyPool`.
-
-        Raises:
-            UserError: an entrant does not fit the world.
-        """
+        """Build worlds to play in; `specs` as in `PolicyPool` (UserError: an entrant does not fit the world)."""
         world = (self.entrants, self.env, self.task, self.maps, self.device)
         return PolicyPool(*world, worlds, specs, self.random_actions, self.protocol)
 

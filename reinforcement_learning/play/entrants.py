@@ -90,11 +90,7 @@ def _unpacked(name: str, weights: bytes, info: CheckpointInfo, *others: Any) -> 
 
 
 def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
-    """Load the policies of a folder, or only the requested ones.
-
-    Raises:
-        UserError: as `policy_names` and `load_checkpoint`.
-    """
+    """Load the policies of a folder, or only the requested ones (UserError: one is missing, or cannot be loaded)."""
     return [load_entrant(policy_path(folder, name)) for name in policy_names(folder, only)]
 
 

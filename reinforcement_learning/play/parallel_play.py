@@ -87,11 +87,7 @@ def play_groups(
 def play_in_processes(
     contest: Contest, specs: Sequence[TaskSpec], wanted: Sequence[Group], job: Job[Result], processes: int
 ) -> Iterator[tuple[Group, Result]]:
-    """Do what `play_groups` describes, in so many processes of this machine.
-
-    Raises:
-        UserError: as raised by the job; or a process was killed.
-    """
+    """Do what `play_groups` describes, in so many processes of this machine (UserError: also if one was killed)."""
     name_temporary_folder()
     resource_tracker.ensure_running()  # as it starts, it lets through what is held back below
     context = multiprocessing.get_context("forkserver")

@@ -21,11 +21,7 @@ class Workers:
 
 
 def chosen_workers(vectorization: Vectorization, ray_address: str, processes: int = 0, worlds: int = 0) -> Workers:
-    """Return the workers that a script's options ask for.
-
-    Raises:
-        UserError: the options contradict each other, or the address has the wrong form.
-    """
+    """Return the workers that options ask for (UserError: they contradict each other, or the address is wrong)."""
     if not is_ray_address(ray_address):
         raise UserError(f"--ray-address is {ray_address}: must be {RAY_ADDRESSES}")
     if vectorization != "ray" and ray_address != "local":

@@ -67,11 +67,7 @@ class Curves:
 
 
 def draw_curves(metrics_file: Path, png: Path) -> None:
-    """Draw a run's metrics so far, and write the picture atomically.
-
-    Raises:
-        UserError: there are no metrics, or they cannot be read.
-    """
+    """Draw a run's metrics so far, and write the picture atomically (UserError: they are missing or damaged)."""
     curves = read_curves(metrics_file)
     picture = io.BytesIO()
     save_figure(figure_of(curves, metrics_file.parent.name), picture, _DOTS_AN_INCH)
@@ -112,11 +108,7 @@ def figure_of(curves: Curves, name: str) -> Figure:
 
 
 def read_curves(metrics_file: Path) -> Curves:
-    """Read a run's metrics; an incomplete last line, left by a killed process, is skipped.
-
-    Raises:
-        UserError: there are no metrics, or they cannot be read.
-    """
+    """Read a run's metrics without a last line that was cut off (UserError: they are missing or damaged)."""
     updates = read_json_lines(metrics_file)
     if not updates:
         raise UserError(f"{metrics_file} holds no update yet")

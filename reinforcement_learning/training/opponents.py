@@ -43,11 +43,7 @@ class Ratings:
 
     @staticmethod
     def after(folder: Path, updates: int) -> "Ratings":
-        """Return the ratings after some updates, dropping later ones; new ones for a new run.
-
-        Raises:
-            UserError: the last line to keep is damaged.
-        """
+        """Return the ratings after some updates, dropping later ones (UserError: the last line to keep is damaged)."""
         path = folder / HISTORY_FILE
         lines = read_lines(path)[:updates] if updates else []
         try:

@@ -164,11 +164,7 @@ class TrainingState:
         )
 
     def share(self, processes: Processes) -> "TrainingState":
-        """Return one process's part of the joint state.
-
-        Raises:
-            UserError: the state is from a different number of processes.
-        """
+        """Return one process's part of the joint state (UserError: it is from a different number of processes)."""
         if len(self.minibatch_random) != processes.size:
             raise UserError(
                 f"the run had {len(self.minibatch_random)} processes and cannot be resumed with {processes.size}: "
@@ -297,11 +293,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Give an optimizer what `optimizer_tensors` returned.
-
-    Raises:
-        ValueError: that was another optimizer, or one of other parameters.
-    """
+    """Give an optimizer what `optimizer_tensors` returned (ValueError: that of another one, or of other parameters)."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     remembered: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():

@@ -183,11 +183,7 @@ class SearchSpace:
     parameters: dict[str, dict[str, Any]]  # full name of a setting -> its `value`, `values`, or `min` and `max`
 
     def distributions(self) -> dict[str, "BaseDistribution"]:
-        """Return the parameters as Optuna's distributions.
-
-        Raises:
-            UserError: Optuna or this mode does not know a distribution, or its range is empty.
-        """
+        """Return the parameters as Optuna's distributions (UserError: one is unknown here, or its range is empty)."""
         return {name: _distribution(one_line(name), space) for name, space in self.parameters.items()}
 
     @property

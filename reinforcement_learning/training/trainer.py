@@ -137,11 +137,7 @@ class _Training:
         self.updates = 0
 
     def start(self, state: TrainingState | None) -> None:
-        """Take the worlds to their start, and all else to where the state says.
-
-        Raises:
-            UserError: the state is that of another network or world.
-        """
+        """Take the worlds to their start, and all else to where the state says (UserError: it does not fit)."""
         reset(self.steppers)
         if state is None:
             self._save_checkpoint()

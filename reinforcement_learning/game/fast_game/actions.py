@@ -80,7 +80,7 @@ def padded(values: dict, slots: dict[int, int], absent: Any) -> dict:
 
 
 def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter) -> dict[int, dict]:
-    """Return the chosen actions that can be executed, as `nmmo.Env._validate_actions` does; `writer` wrote the options."""
+    """Return the chosen actions that can be executed, as `nmmo.Env._validate_actions` does."""
     players, npcs, items = realm.players.entities, realm.npcs.entities, realm.items
     listing, index_of = Listing(writer), writer.index_of
     valid: dict[int, dict] = {}
