@@ -66,7 +66,7 @@ def ranking_table(ratings: Sequence[Rating]) -> Table:
 
 
 def write_tables(folder: Path, tables: Sequence[Table]) -> None:
-    """Write each table as NAME.tsv, and remove those that an earlier call left (UserError: a file cannot be written)."""
+    """Write each table as NAME.tsv, and remove those that an earlier call left (UserError: one cannot be written)."""
     for table in tables:
         write_text(folder / f"{table.name}.tsv", table.as_text())
     for name in set(TABLES) - {table.name for table in tables}:

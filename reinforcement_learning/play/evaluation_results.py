@@ -195,7 +195,7 @@ class SeedResults:
     """
 
     def __init__(self, path: Path, contest: Contest, mode: str, seed: int, episodes: int):
-        """Find out what is on disk (UserError: results are damaged, or they or the journal were made in another way)."""
+        """Find out what is on disk (UserError: it is damaged, or it or the journal was made in another way)."""
         self.path = path
         self.seed = seed
         self.made_by = {
