@@ -112,15 +112,12 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
     scores.sort(key=lambda score: (MODES.index(score.results.mode), -score.weighted_score.value))
     modes = {mode: [score.results for score in scores if score.results.mode == mode] for mode in MODES}
     compared = {mode: improvements(playing, bootstrap) for mode, playing in modes.items() if playing}
-    files = [*tables.score_tables(scores)]
-    shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]
-    if any(compared.values()):
-        files.append(tables.improvement_table(compared))
-        shown.append(tables.improvements_for_terminal(compared))
+    comparisons = [tables.improvement_tables(compared)] if any(compared.values()) else []
     if len(modes["pvp"]) > 1:
-        ratings = ranking(modes["pvp"], bootstrap)
-        files.append(tables.ranking_table(ratings))
-        shown.append(tables.ranking_for_terminal(ratings))
+        comparisons.append(tables.ranking_tables(ranking(modes["pvp"], bootstrap)))
+    files = [*tables.score_tables(scores), *(written for written, _ in comparisons)]
+    shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]
+    shown += [to_show for _, to_show in comparisons]
     with atomic_file(folder / FIGURE_FILE) as file:
         save_figure(tables.score_summary(scores, bootstrap.confidence), file, DOTS_PER_INCH)
     tables.write_tables(folder, files)

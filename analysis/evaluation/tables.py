@@ -48,21 +48,24 @@ def score_tables(scores: Sequence[PolicyScores]) -> Iterator[Table]:
         yield _by_task_seed(scores)
 
 
-def improvement_table(improvements: dict[Mode, list[Improvement]]) -> Table:
-    """Return one row for each pair of policies of a mode."""
+def improvement_tables(improvements: dict[Mode, list[Improvement]]) -> tuple[Table, Table]:
+    """Return one row for each pair of policies of a mode, to write and to show."""
+    pairs = [(mode, row) for mode, compared in improvements.items() for row in compared]
     heads = "mode", "policy_name", "other_policy_name", *_heads("probability_of_improvement"), "episodes"
     rows = [
-        (mode, row.policy, row.other, *_cells(row.probability), row.episodes, row.other_episodes)
-        for mode, compared in improvements.items()
-        for row in compared
+        (mode, row.policy, row.other, *_cells(row.probability), row.episodes, row.other_episodes) for mode, row in pairs
     ]
-    return Table("score_improvement", (*heads, "other_episodes"), tuple(rows))
+    shown = [(mode, row.policy, row.other, readable(row.probability, 2)) for mode, row in pairs]
+    written = Table("score_improvement", (*heads, "other_episodes"), tuple(rows))
+    return written, Table("probability of improvement", ("mode", "policy", "over", "probability"), tuple(shown))
 
 
-def ranking_table(ratings: Sequence[Rating]) -> Table:
-    """Return one row for each policy played in pvp, best first."""
+def ranking_tables(ratings: Sequence[Rating]) -> tuple[Table, Table]:
+    """Return one row for each policy played in pvp, best first, to write and to show."""
     rows = [(row.policy, *_cells(row.rating), row.outcomes, row.won) for row in ratings]
-    return Table("score_ranking", ("policy_name", *_heads("rating"), "outcomes", "won"), tuple(rows))
+    shown = [(row.policy, readable(row.rating, 0), row.outcomes, _number(row.won, 2)) for row in ratings]
+    written = Table("score_ranking", ("policy_name", *_heads("rating"), "outcomes", "won"), tuple(rows))
+    return written, Table("ranking in pvp", ("policy", "rating", "outcomes", "won"), tuple(shown))
 
 
 def write_tables(folder: Path, tables: Sequence[Table]) -> None:
@@ -97,22 +100,6 @@ def categories_for_terminal(scores: Sequence[PolicyScores]) -> Table:
     """Return each category's part of the score, a column each."""
     rows = [(s.results.policy, s.results.mode, *(f"{e.value:.1f}" for e in s.category_score)) for s in scores]
     return Table("score by category", ("policy", "mode", *CATEGORIES), tuple(rows))
-
-
-def improvements_for_terminal(improvements: dict[Mode, list[Improvement]]) -> Table:
-    """Return the probabilities of improvement with their intervals."""
-    rows = [
-        (mode, row.policy, row.other, readable(row.probability, 2))
-        for mode, compared in improvements.items()
-        for row in compared
-    ]
-    return Table("probability of improvement", ("mode", "policy", "over", "probability"), tuple(rows))
-
-
-def ranking_for_terminal(ratings: Sequence[Rating]) -> Table:
-    """Return the ranking with its intervals."""
-    rows = [(row.policy, readable(row.rating, 0), row.outcomes, _number(row.won, 2)) for row in ratings]
-    return Table("ranking in pvp", ("policy", "rating", "outcomes", "won"), tuple(rows))
 
 
 def readable(estimate: Estimate, decimals: int) -> str:
