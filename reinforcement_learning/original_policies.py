@@ -96,12 +96,16 @@ def import_checkpoint(path: Path, target: Path, curriculum: Curriculum | None) -
             f"{path} reads task embeddings of {shape.task_size} numbers, and those of --task-embeddings have "
             f"{curriculum.size}: give the curriculum that it was trained with"
         )
+    # Which tasks it was trained on is unknown; the held-out ones fit any policy.
+    task = task_record(TaskSettings(curriculum="evaluation", encoder="file", embedding_size=shape.task_size))
+    if curriculum:
+        task |= {"embeddings": curriculum.path.name, "embeddings_sha256": curriculum.sha256}
     info = CheckpointInfo(
         agent=shape.agent,
         policy_arguments={"hidden_size": shape.hidden_size},
         recurrent_arguments={"layers": shape.layers},
         layout=policy.policy.layout,
-        task=_task(shape.task_size, curriculum),
+        task=task,
         environment={},
         steps=original.steps or 0,
         seed=0,
@@ -129,13 +133,6 @@ def write_all(contents: Mapping[Path, bytes], *, overwrite: bool) -> None:
     for path, content in contents.items():
         make_folder(path.parent)
         write_bytes(path, content)
-
-
-def _task(size: int, curriculum: Curriculum | None) -> dict[str, object]:
-    """Return the settings of tasks; which tasks it was trained on is unknown, the held-out ones fit any policy."""
-    task = TaskSettings(curriculum="evaluation", encoder="file", embedding_size=size)
-    file = {"embeddings": curriculum.path.name, "embeddings_sha256": curriculum.sha256} if curriculum else {}
-    return task_record(task) | file
 
 
 def _made(name: str, write: Callable[[Path], None]) -> tuple[bytes, str]:

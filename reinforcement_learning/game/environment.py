@@ -141,33 +141,29 @@ class EpisodeStatistics(BaseParallelWrapper):
             self._total_reward[agent] += reward
         ended = [agent for agent in terminated if terminated[agent] or truncated[agent]]
         counted = deeds(self.game, ended) if ended else {}
-        lives = [
-            self._life(agent, terminated[agent], before, infos[agent]["noops_permitted"], *counted[agent])
-            for agent in ended
-        ]
+        lives = []
+        for agent in ended:
+            died, task = terminated[agent], self.game.agent_task_map[agent][0]
+            player = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
+            food, water, gold = before.of(agent)
+            players_killed, events = counted[agent]
+            life = Life(
+                agent_id=agent,
+                ticks=int(player.history.time_alive.val),
+                total_reward=float(self._total_reward[agent]),
+                died=died,
+                cause_of_death=cause_of_death(player, food, water) if died else None,
+                task=task.spec_name,
+                task_progress=float(task.progress_info["max_progress"]),
+                task_completed=task.completed,
+                level=int(player.level),
+                gold=gold,
+                players_killed=players_killed,
+                events=events,
+                noops_permitted=infos[agent]["noops_permitted"],
+            )
+            lives.append(life)
         return observations, rewards, terminated, truncated, {"lives": lives} if lives else {}
-
-    def _life(
-        self, agent: int, died: bool, before: Before, noops_permitted: int, players_killed: int, events: dict[str, int]
-    ) -> Life:
-        player = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
-        task = self.game.agent_task_map[agent][0]
-        food, water, gold = before.of(agent)
-        return Life(
-            agent_id=agent,
-            ticks=int(player.history.time_alive.val),
-            total_reward=float(self._total_reward[agent]),
-            died=died,
-            cause_of_death=cause_of_death(player, food, water) if died else None,
-            task=task.spec_name,
-            task_progress=float(task.progress_info["max_progress"]),
-            task_completed=task.completed,
-            level=int(player.level),
-            gold=gold,
-            players_killed=players_killed,
-            events=events,
-            noops_permitted=noops_permitted,
-        )
 
 
 class World(FastEmulation):
@@ -240,6 +236,12 @@ def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> Observat
     from nmmo.systems.item import ItemState
 
     space = env.env_single_observation_space
+    heads = []  # in the order in which PufferLib flattens them (alphabetical)
+    for action, arguments in env.env_single_action_space.items():
+        for argument, options in arguments.items():
+            candidates, size = _CANDIDATES.get(argument), int(options.n)
+            has_noop = candidates is not None or argument == "Direction"
+            heads.append(ActionHead(f"{action}.{argument}", size, size - 1 if has_noop else None, candidates))
     return ObservationLayout(
         tile_columns=tuple(TileState.State.attr_name_to_col),
         entity_columns=tuple(EntityState.State.attr_name_to_col),
@@ -251,20 +253,8 @@ def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> Observat
         materials=Config.MAP_N_TILE,
         map_side=env.env.game.config.MAP_SIZE,
         task_size=space["Task"].shape[0],
-        heads=_action_heads(env),
+        heads=tuple(heads),
     )
-
-
-def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionHead, ...]:
-    """The heads in the order in which PufferLib flattens them (alphabetical)."""
-    heads = []
-    for action, arguments in env.env_single_action_space.items():
-        for argument, space in arguments.items():
-            candidates = _CANDIDATES.get(argument)
-            has_noop = candidates is not None or argument == "Direction"
-            size = int(space.n)
-            heads.append(ActionHead(f"{action}.{argument}", size, size - 1 if has_noop else None, candidates))
-    return tuple(heads)
 
 
 def _outlive_nobody() -> None:
