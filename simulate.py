@@ -160,7 +160,7 @@ def show_effects(first: str, before: "Outcomes", name: str, after: "Outcomes", u
 
 def measure_quality(options: QualityOptions, held_out: "HeldOut", folder: Path) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
-    from analysis.world_model.measures import noise_ceiling, quality
+    from analysis.world_model import noise_ceiling, quality
     from common.progress_view import progress
 
     courses = real_courses(options, held_out) if options.other_dice else None

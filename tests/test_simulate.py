@@ -14,8 +14,8 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
 from analysis.runs.run_folder import RunFolder
 from analysis.world_model.findings import PARTS
-from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER
 from analysis.world_model.model import load_model
+from analysis.world_model.open_loop import HIGHER_IS_BETTER
 from analysis.world_model.options import MODEL_FILE
 from analysis.world_model.scene import VITALS
 from common.checked_json import with_checksum

@@ -12,8 +12,8 @@ import pytest
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
-from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER
 from analysis.world_model.model import load_model
+from analysis.world_model.open_loop import HIGHER_IS_BETTER
 from analysis.world_model.scene import KINDS
 from common.files import sha256
 from tests.command import assert_refused, rows_of, run_here, run_well

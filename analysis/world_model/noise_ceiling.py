@@ -21,7 +21,8 @@ from analysis.recorded.sequences import SequenceBatch
 from analysis.sparse.scores import Units
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import life_numbers
-from analysis.world_model.measures.open_loop import (
+from analysis.world_model.model import WorldModel
+from analysis.world_model.open_loop import (
     HIGHER_IS_BETTER,
     Differences,
     compared,
@@ -32,7 +33,6 @@ from analysis.world_model.measures.open_loop import (
     policy_kl,
     scene_errors,
 )
-from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import concatenated
 from analysis.world_model.scene import vital_columns
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
