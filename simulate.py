@@ -160,7 +160,7 @@ def show_effects(first: str, before: "Outcomes", name: str, after: "Outcomes", u
 
 def measure_quality(options: QualityOptions, held_out: "HeldOut", folder: Path) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
-    from analysis.world_model import noise_ceiling, quality
+    from analysis.world_model import open_loop, quality
     from common.progress_view import progress
 
     courses = real_courses(options, held_out) if options.other_dice else None
@@ -168,7 +168,7 @@ def measure_quality(options: QualityOptions, held_out: "HeldOut", folder: Path) 
         measured = quality.measure_quality(held_out, options.ticks, options.seed, share)
     if courses:
         with progress("other dice", "branches") as show:
-            measured = replace(measured, other_dice=noise_ceiling.measure_other_dice(
+            measured = replace(measured, other_dice=open_loop.measure_other_dice(
                 held_out.model, courses, options.seed, lambda done: show(done, options.other_dice)
             ))  # fmt: skip
     quality.save_quality(folder / "quality", measured)

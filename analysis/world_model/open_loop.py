@@ -1,4 +1,4 @@
-"""Predict recorded windows without seeing them, and measure each tick's errors beside those of simple baselines.
+"""Predict recorded windows without seeing them, and measure errors tick by tick: beside baselines, and real courses.
 
 The model is given the recorded actions, so that its errors are its own and not those of other dice. Its rivals are
 given more, the moves that the agent really made: `copy` shifts the last scene by them and keeps the last memory;
@@ -7,9 +7,15 @@ given more, the moves that the agent really made: `copy` shifts the last scene b
 What a model predicts is the mean over several courses of its latent states, drawn from the prior. The course of the
 most probable states is itself an unlikely one: what happens now and then, such as a meal, never happens in it. Of
 vitals it is the median of their distribution over all courses, which has the smallest mean error.
+
+Two real courses of an episode, from one tick on, in which an agent does the same, say how well the best prediction of
+one of them can do. On average it is no worse than the other course. Nor is it ever more than half-way better: if d is a
+distance, d(X, Y) is at most d(X, m) + d(m, Y), so no answer m misses X by less than half of what Y does. This holds for
+the share of wrong tiles and for absolute errors of vitals. It also holds for what a cosine lacks to 1: if the mean of
+the unit vectors has length r, two draws lack 1 - r^2, and the best answer 1 - r.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log
@@ -18,10 +24,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from activation_store.records import Records
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.soft_path import log_legality, soft_tick
+from agent_zoo.soft_path import soft_tick
+from analysis.lives import lives_of
+from analysis.recorded.sequences import SequenceBatch
 from analysis.sparse.scores import Estimate, Units
 from analysis.world_model.held_out import life_numbers
 from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, informed_start
@@ -29,8 +40,19 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.outcomes import concatenated
 from analysis.world_model.policy_interface import imagined_view
-from analysis.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, likeliest, shift
-from analysis.world_model.windows import CONTEXT, Windows
+from analysis.world_model.scene import (
+    MOVES,
+    Scene,
+    SoftScene,
+    displacement,
+    edged,
+    legal_heads,
+    likeliest,
+    shift,
+    vital_columns,
+)
+from analysis.world_model.windows import CONTEXT, Windows, as_windows
+from common.user_error import UserError
 
 POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
 """Heads whose probabilities are compared; the options of others are rows, which simulated views do not share."""
@@ -189,12 +211,8 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         predicted = _mean_scene(expected)
         predicted = replace(predicted, own=predicted.own.index_copy(1, torch.tensor(network.vitals), vitals))
         policy = {name: _mixed(choices.log_probabilities[name]) for name in POLICY_HEADS}
-        now = {
-            "horizon": np.full(len(left), tick - CONTEXT + 1), "life": life_numbers(windows, left),
-            "episode": windows.identity[left, 0].numpy(),
-        }  # fmt: skip
-        paid = windows.reward[left, tick - 1]
-        side = partial(_side, now, real, paid, real_memory, own_heads(real_memory, real), network.vitals)
+        wanted = own_heads(real_memory, real)
+        side = partial(_side, windows, left, tick, real, real_memory, wanted, network.vitals)
         kept = {
             "copy": (copied, windows.reward[left, CONTEXT - 2], frozen_memory.take(left)),
             "rules": (model.drifted(ruled), mean.expand(len(left)), ruled_memory),
@@ -207,13 +225,17 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
 
 
 def _side(
-    now: Differences, real: Scene, paid: torch.Tensor, memory: MemoryState, wanted: Mapping[str, torch.Tensor],
-    vitals: list[int], shown: SoftScene, reward: torch.Tensor, cell: torch.Tensor,
+    windows: Windows, there: torch.Tensor, tick: int, real: Scene, memory: MemoryState,
+    wanted: Mapping[str, torch.Tensor], vitals: list[int], shown: SoftScene, reward: torch.Tensor, cell: torch.Tensor,
     decided: Mapping[str, torch.Tensor],
 ) -> Differences:  # fmt: skip
-    """Return how scenes, rewards, cell states and decisions of one side differ from the recorded ones of a tick."""
-    measured = {"memory": cosine(cell, memory), "reward": (reward - paid).square().numpy()}
-    return {**now, **scene_errors(shown, real, vitals), **measured, **policy_kl(wanted, decided)}
+    """Return how scenes, rewards, cell states and decisions of one side differ from those of some windows in a tick."""
+    return {
+        "horizon": np.full(len(there), tick - CONTEXT + 1), "life": life_numbers(windows, there),
+        "episode": windows.identity[there, 0].numpy(), **scene_errors(shown, real, vitals),
+        "memory": cosine(cell, memory), "reward": (reward - windows.reward[there, tick - 1]).square().numpy(),
+        **policy_kl(wanted, decided),
+    }  # fmt: skip
 
 
 def _courses_of(windows: torch.Tensor) -> torch.Tensor:
@@ -270,3 +292,120 @@ def _confidence(predicted: SoftScene, real: Scene) -> np.ndarray:
         for numbers in (torch.ones_like(probability), probability, right)
     ]
     return torch.stack(sums, dim=1).numpy()
+
+
+_BEST = {"tiles": 1.0, "vitals": 0.0, "memory": 1.0}
+"""Measures for which there is such a bound, with their values if nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class OtherDice:
+    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals."""
+
+    measure: str
+    horizon: int  # ticks after the last one that both courses share
+    other: Estimate  # of the course with other dice, against the course as it was
+    # bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
+    # difference; NaN for measures without such a bound
+    bound: float
+    model: float  # model, copied, ruled: of the world model, of copying the last tick and of the rules, in these ticks
+    copied: float
+    ruled: float
+    # closed: share of the way from the rules to `bound` that the model goes, which is the least share of the way to
+    # the best possible prediction; NaN without a bound
+    closed: Estimate
+    # better: how much better the model is than the other course; above 0 is better, whichever way the measure points
+    better: Estimate
+    ticks: int
+    unit: str  # what is resampled: episode or life
+
+
+def measure_other_dice(
+    model: WorldModel, courses: Iterable[tuple[Records, Records]], seed: int, report: Callable[[int], None]
+) -> list[OtherDice]:
+    """Compare pairs of courses, and the model's predictions and the copy with the first of each.
+
+    Args:
+        courses: of one episode each: records of the same agents, from `CONTEXT` ticks before the courses part.
+
+    Raises:
+        UserError: no life lasts a tick longer in both courses of any pair.
+    """
+    parts = list[tuple[Differences, ...]]()
+    for number, (real, other) in enumerate(courses):
+        windows, others = (course_windows(side, model.policy, model.info) for side in (real, other))
+        if ticks := list(differences(model.policy, model.info, windows, others)):
+            between = concatenated(ticks)
+            parts.append((between, *_predicted(model, windows, between, seed + number)))
+        report(number + 1)
+    if not parts:
+        raise UserError("no life goes on in both courses of any branch: ask for more of them")
+    between, predicted, copied, ruled = (concatenated(columns) for columns in zip(*parts, strict=True))
+    return _dice_rows(between, predicted, copied, ruled, seed)
+
+
+def course_windows(records: Records, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
+    """Turn the records of some agents in consecutive ticks of one episode into a window for each, in order of lives."""
+    lives = lives_of(records)
+    return as_windows(
+        SequenceBatch(records.take(lives.order), lives.lengths, np.zeros(len(lives), np.int64)), policy, info
+    )
+
+
+@torch.no_grad()
+def differences(
+    policy: RecurrentPolicy, info: CheckpointInfo, windows: Windows, others: Windows
+) -> Iterator[Differences]:
+    """Compare two courses of the same lives, and yield the differences of each tick that a life reaches in both.
+
+    Args:
+        others: the other one, of the same lives in the same order.
+    """
+    layout, vitals = info.layout, vital_columns(info.layout)
+    for tick in range(CONTEXT, min(windows.ticks, others.ticks)):
+        (there,) = ((windows.lengths > tick) & (others.lengths > tick)).nonzero(as_tuple=True)
+        if not len(there):
+            return
+        real, other = (side.scene.take(side.starts[there] + tick) for side in (windows, others))
+        memory, other_memory = (side.memory(tick, there) for side in (windows, others))
+        own, others_own = (head_log_probabilities(policy, layout, state, real) for state in (memory, other_memory))
+        shown, paid = other.soft(layout.materials), others.reward[there, tick - 1]
+        yield _side(
+            windows, there, tick, real, memory, own, vitals, shown, paid, other_memory.cell[-1], others_own
+        )  # fmt: skip
+
+
+def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> Iterator[Differences]:
+    """Yield the errors of the model, of the copy and of the rules at the same ticks of the same lives."""
+    errors = joined(list(open_loop(model, windows, seed)))
+    mine = errors.model
+    ticks = 1 + int(max(mine["horizon"].max(), between["horizon"].max()))
+    same = np.isin(mine["life"] * ticks + mine["horizon"], between["life"] * ticks + between["horizon"])
+    for side in (mine, errors.rivals["copy"], errors.rivals["rules"]):
+        yield {name: array[same] for name, array in side.items()}
+
+
+def _dice_rows(
+    between: Differences, model: Differences, copied: Differences, ruled: Differences, seed: int
+) -> list[OtherDice]:
+    rows = []
+    for horizon in np.unique(between["horizon"]).tolist():
+        chosen = between["horizon"] == horizon
+        units = Units.of(between["life"][chosen], between["episode"][chosen], seed)
+        for name in HIGHER_IS_BETTER:
+            mine, other, copy, rules = (side[name][chosen].astype(float) for side in (model, between, copied, ruled))
+            predicted, drawn, better = compared(units, name, mine, other)
+            copying, ruling = (compared(units, name, mine, rival)[1].value for rival in (copy, rules))
+            bound, closed = float("nan"), Estimate(float("nan"))
+            if name in _BEST:
+                bound = (drawn.value + _BEST[name]) / 2
+                sign = 1 if HIGHER_IS_BETTER[name] else -1
+                way = sign * ((other + _BEST[name]) / 2 - rules)
+                closed = units.mean(sign * (mine - rules), way) if way.sum() > 0 else closed
+            ticks = int(chosen.sum())
+            rows.append(
+                OtherDice(
+                    name, horizon, drawn, bound, predicted.value, copying, ruling, closed, better, ticks, units.name
+                )
+            )
+    return rows

@@ -16,8 +16,7 @@ from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel
-from analysis.world_model.noise_ceiling import OtherDice
-from analysis.world_model.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
+from analysis.world_model.open_loop import HIGHER_IS_BETTER, Errors, OtherDice, compared, joined, open_loop
 from analysis.world_model.outcomes import Row, columns_of, write_table
 from analysis.world_model.scene import KINDS, VITALS
 from analysis.world_model.windows import CONTEXT, Windows

@@ -11,13 +11,17 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
 from analysis.world_model.model import WorldModel
-from analysis.world_model.noise_ceiling import (
+from analysis.world_model.open_loop import (
+    HIGHER_IS_BETTER,
+    Differences,
     OtherDice,
+    concatenated,
     course_windows,
     differences,
+    joined,
     measure_other_dice,
+    open_loop,
 )
-from analysis.world_model.open_loop import HIGHER_IS_BETTER, Differences, concatenated, joined, open_loop
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
 from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, play_branches, recorded_contest
