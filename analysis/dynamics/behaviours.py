@@ -22,6 +22,8 @@ from analysis.dynamics.neighbours import (
 from analysis.dynamics.tracks import Tracks
 from analysis.labels import NOISE
 from analysis.lives import Lives
+from analysis.statistics.circular_shift import shifted_correlations
+from analysis.statistics.inference import false_discovery
 from common.user_error import UserError
 
 _HIGH = 0.95
@@ -155,6 +157,41 @@ def pairs_of(
         )  # fmt: skip
         progress((number + 1) / len(pairs))
     return rows
+
+
+def lagged_correlations(
+    tracks: Tracks, scores: np.ndarray, label: np.ndarray, count: int, lags: int, permutations: int, seed: int,
+    progress: Callable[[float], None],
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Correlate components with later components of the same lives, in each behaviour, (B,), of so many.
+
+    A record counts for the behaviour of its earlier tick.
+
+    Args:
+        scores: of the components, (B, K).
+
+    Returns:
+        Pearson's r of deviations from life means, (behaviours, lags + 1, K i later, K j earlier), NaN where one of the
+        two never varies; and q of two-sided tests by circular shifts, corrected for all of them, likewise.
+    """
+    components = scores.shape[1]
+    r = np.full((count, lags + 1, components, components), np.nan)
+    p = r.copy()
+    for lag in range(lags + 1):
+        earlier = tracks.with_ticks_around(0, lag)
+        later = tracks.ahead(earlier, lag)
+        kept = np.zeros(len(tracks), bool)
+        kept[earlier] = True
+        lives = tracks.lives.of_records(kept)
+        for number in range(count):
+            inside = label[earlier] == number
+            correlations = shifted_correlations(
+                scores[earlier], scores[later], lives, permutations, seed, episode=tracks.records.episode[earlier],
+                inside=inside,
+            )  # fmt: skip
+            r[number, lag], p[number, lag] = correlations.r.T, correlations.p.T
+            progress((lag * count + number + 1) / ((lags + 1) * count))
+    return r, false_discovery(p)
 
 
 def measures(label: np.ndarray, other: np.ndarray) -> tuple[float, float]:

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.dynamics.decompositions import TITLES
-from analysis.dynamics.fixed_points import FixedPoints
-from analysis.dynamics.jacobians import mean_jacobians, time_constants
+from analysis.dynamics.fixed_points import FixedPoints, time_constants
+from analysis.dynamics.jacobians import mean_jacobians
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
 from analysis.dynamics.stages import Effects, Motion, Persisting, StudiedStates
 from analysis.dynamics.tracks import tensor

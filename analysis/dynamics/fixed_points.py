@@ -1,4 +1,7 @@
-"""Fixed and slow points of a memory whose input is held (Sussillo and Barak 2013, Neural Computation 25, 626-649)."""
+"""Where a memory goes and how fast: spectra and slow modes along recorded lives; fixed and slow points of held inputs.
+
+Points are found as by Sussillo and Barak 2013, Neural Computation 25, 626-649.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from analysis.dynamics.tracks import tensor
+from analysis.dynamics.tracks import Tracks, portions, tensor
 from analysis.dynamics.update import Update
 
 TICKS = 2000
@@ -19,6 +22,56 @@ FIXED = 1e-12
 _SAME = 1e-2
 """Points closer than this share of the spread of all starts are one."""
 _TINY = 1e-9
+
+
+def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Callable[[float], None]) -> np.ndarray:
+    """Return the eigenvalues of the one-tick Jacobian of the whole state at each record, (n, S) complex128.
+
+    By decreasing modulus. Each record, a state before the tick, has a tick after it.
+    """
+    eigenvalues = np.empty((len(records), update.size), np.complex128)
+    for place, some in portions(records, progress, 32):
+        jacobian = update.jacobian(tensor(tracks.state[some]), tensor(tracks.read[tracks.ahead(some, 1)]))
+        values = torch.linalg.eigvals(jacobian).numpy()
+        order = np.argsort(-np.abs(values), axis=1, kind="stable")
+        eigenvalues[place] = np.take_along_axis(values, order, axis=1)
+    return eigenvalues
+
+
+def layer_jacobian(
+    update: Update, tracks: Tracks, records: np.ndarray, layer: str, progress: Callable[[float], None]
+) -> np.ndarray:
+    """Return the mean over records of d layer at t + 1 / d layer at t, (U, U) float64.
+
+    A changed cell state changes the hidden state with it (`Update.changed`). Each record has a tick after it.
+    """
+    own, total = update.place(layer), torch.zeros(update.units, update.units, dtype=torch.float64)
+    units = torch.eye(update.units, dtype=torch.float64)
+    for _, some in portions(records, progress):
+        state = tensor(tracks.state[some])
+        _, moved = update.push(state, tensor(tracks.read[tracks.ahead(some, 1)]), update.changed(layer, state, units))
+        total += moved[:, :, own].sum(dim=1).T  # (units before, units after) transposed
+    return (total / len(records)).numpy()
+
+
+def time_constants(eigenvalues: np.ndarray) -> np.ndarray:
+    """Return after how many ticks a mode falls to 1/e: -1 / ln |eigenvalue|; infinite from modulus 1 on."""
+    modulus = np.abs(eigenvalues)
+    with np.errstate(divide="ignore"):
+        return np.where(modulus < 1, -1 / np.log(np.where(modulus < 1, modulus, 0.5)), np.inf)
+
+
+def slow_modes(jacobian: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the slowest modes of a Jacobian, (U after, U before), slowest first, one of each conjugate pair.
+
+    Returns:
+        Eigenvalues, (M,) complex128, and real parts of the left eigenvectors, of length 1, (M, U): a mode's activity is
+        states @ its eigenvector.
+    """
+    values, right = np.linalg.eig(jacobian)
+    left = np.linalg.inv(right)  # rows
+    order = [i for i in np.argsort(-np.abs(values), kind="stable") if values[i].imag >= 0][:count]
+    return values[order].astype(np.complex128), np.stack([left[i].real / np.linalg.norm(left[i].real) for i in order])
 
 
 @dataclass(frozen=True, eq=False)

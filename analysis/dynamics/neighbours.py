@@ -9,10 +9,9 @@ from analysis.lives import Lives
 from analysis.statistics.stability import gaussian_surrogate
 
 NEIGHBOURS = 15
-BEFORE = 6
-"""Ticks before the first that has a behaviour: trajectories are so long."""
-STEPS = (2, 4, BEFORE)
-"""Ticks over which differences of the state are taken, for trajectories that are divided into behaviours."""
+STEPS = (2, 4, 6)
+"""Ticks over which differences of the state are taken, for trajectories that are divided into behaviours: up to
+`tracks.BEFORE`."""
 DIMENSIONS = 64
 """Principal components of trajectories that are kept."""
 _OUTLIER_DEVIATIONS = 2.0

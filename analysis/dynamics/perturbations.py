@@ -10,8 +10,8 @@ import torch
 
 from activation_store.directions import Direction, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from analysis.dynamics.jacobians import AT_ONCE
-from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.jacobians import Probes
+from analysis.dynamics.tracks import Tracks, portions, tensor
 from analysis.dynamics.update import Update
 from analysis.runs.finished_files import EFFECTS_FILE, StoredEstimate, open_finished
 from analysis.statistics.resampling import Estimate, half_life, means_over_lives
@@ -54,19 +54,43 @@ def distances(
     """
     own, count = update.place(layer), len(changes)
     measured = {name: np.empty((count, len(records), ticks + 1)) for name in columns}
-    for start in range(0, len(records), AT_ONCE):
-        some = records[start : start + AT_ONCE]
+    for place, some in portions(records, progress):
         unchanged = tensor(tracks.state[some])
         edited = torch.cat([update.edited(layer, unchanged, change(unchanged[:, own])) for change in changes])
         for tick in range(ticks + 1):
             if tick:
                 read = tensor(tracks.read[tracks.ahead(some, tick)])
                 unchanged, edited = update(unchanged, read), update(edited, read.repeat(count, 1))
-            for name, place in columns.items():
-                apart = edited[:, place].unflatten(0, (count, -1)) - unchanged[:, place]  # (K, B, columns)
-                measured[name][:, start : start + len(some), tick] = apart.norm(dim=2).numpy()
-        progress(min(1.0, (start + AT_ONCE) / len(records)))
+            for name, own_columns in columns.items():
+                apart = edited[:, own_columns].unflatten(0, (count, -1)) - unchanged[:, own_columns]  # (K, B, columns)
+                measured[name][:, place, tick] = apart.norm(dim=2).numpy()
     return measured
+
+
+def lagged_jacobians(
+    update: Update, tracks: Tracks, records: np.ndarray, probes: Probes, lags: int, progress: Callable[[float], None]
+) -> np.ndarray:
+    """Return how components change when a component changed some ticks before.
+
+    Args:
+        records: the earlier ticks, (n,), each with `lags` ticks after it in the same life.
+
+    Returns:
+        d component i at t + k / d component j at t, (n, lags + 1, K i, K j) float32; k from 0.
+    """
+    read_outs, patterns = tensor(probes.read_outs), tensor(probes.patterns)
+    own = update.place(probes.layer)
+    jacobians = np.empty((len(records), lags + 1, len(read_outs), len(read_outs)), np.float32)
+    for place, some in portions(records, progress):
+        state = tensor(tracks.state[some])
+        tangents = update.changed(probes.layer, state, patterns)  # (K, B, S)
+        for lag in range(lags + 1):
+            if lag:
+                later = tracks.ahead(some, lag)
+                state, tangents = update.push(state, tensor(tracks.read[later]), tangents)
+            moved = torch.einsum("jbu,iu->bij", tangents[:, :, own], read_outs)
+            jacobians[place, lag] = moved.numpy()
+    return jacobians
 
 
 def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:

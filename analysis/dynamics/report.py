@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.dynamics.decompositions import MOST_FITTED, TITLES
-from analysis.dynamics.fixed_points import TICKS, FixedPoints
-from analysis.dynamics.jacobians import time_constants
+from analysis.dynamics.fixed_points import TICKS, FixedPoints, time_constants
 from analysis.dynamics.memory_length import (
     BEYOND_MOVED,
     MOVED,

@@ -16,7 +16,15 @@ from agent_zoo.observation import ObservationLayout
 from analysis.clusters.dataset import Dataset, read_dataset
 from analysis.clusters.embeddings import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
-from analysis.dynamics.behaviours import BehaviourPair, Behaviours, Space, find_behaviours, pairs_of, space_of
+from analysis.dynamics.behaviours import (
+    BehaviourPair,
+    Behaviours,
+    Space,
+    find_behaviours,
+    lagged_correlations,
+    pairs_of,
+    space_of,
+)
 from analysis.dynamics.decompositions import (
     MOST_FITTED,
     TITLES,
@@ -26,17 +34,8 @@ from analysis.dynamics.decompositions import (
     above_gaussians,
     decompose,
 )
-from analysis.dynamics.fixed_points import FixedPoints, find_fixed_points
-from analysis.dynamics.jacobians import (
-    Agreement,
-    Probes,
-    lagged_correlations,
-    lagged_jacobians,
-    layer_jacobian,
-    sign_agreement,
-    slow_modes,
-    spectra,
-)
+from analysis.dynamics.fixed_points import FixedPoints, find_fixed_points, layer_jacobian, slow_modes, spectra
+from analysis.dynamics.jacobians import Agreement, Probes, sign_agreement
 from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations, situations
 from analysis.dynamics.neighbours import (
     cluster_agreement,
@@ -48,7 +47,7 @@ from analysis.dynamics.neighbours import (
     resampled_lives,
     ward_labels,
 )
-from analysis.dynamics.perturbations import Lasting, distances, lasting
+from analysis.dynamics.perturbations import Lasting, distances, lagged_jacobians, lasting
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
 from analysis.dynamics.tracks import Tracks, evenly, read_tracks, tensor
 from analysis.dynamics.update import Update

@@ -1,6 +1,6 @@
 """Whole lives of a dump as tracks of the memory's state, and the policy that made them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +17,14 @@ from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
-from analysis.dynamics.neighbours import BEFORE
 from analysis.dynamics.update import Update
 from analysis.features.observed import feature_columns
 from analysis.lives import Lives, lives_of
 from common.files import sha256
 from common.user_error import UserError
 
+BEFORE = 6
+"""Ticks before the first that has a behaviour: trajectories are so long."""
 _SHORTEST_REACHED = 6
 SHORTEST_LIFE = 16
 """Ticks of the shortest life that is drawn."""
@@ -168,6 +169,15 @@ def read_tracks(
     tracks = Tracks(records, lives_of(records), state, read, studied)
     _check_policy(tracks, update, metadata, dump)
     return tracks
+
+
+def portions(
+    records: np.ndarray, progress: Callable[[float], None], at_once: int = 128
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield records, (n,), a few at a time, with their places among all."""
+    for start in range(0, len(records), at_once):
+        yield slice(start, start + at_once), records[start : start + at_once]
+        progress(min(1.0, (start + at_once) / len(records)))
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:

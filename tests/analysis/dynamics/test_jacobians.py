@@ -10,16 +10,9 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import CELLS, LeakyAverages
-from analysis.dynamics.jacobians import (
-    Probes,
-    lagged_jacobians,
-    layer_jacobian,
-    mean_jacobians,
-    sign_agreement,
-    slow_modes,
-    spectra,
-    time_constants,
-)
+from analysis.dynamics.fixed_points import layer_jacobian, slow_modes, spectra, time_constants
+from analysis.dynamics.jacobians import Probes, mean_jacobians, sign_agreement
+from analysis.dynamics.perturbations import lagged_jacobians
 from analysis.dynamics.tracks import Tracks, evenly, tensor
 from analysis.dynamics.update import Update
 from tests.command import assert_refuses
