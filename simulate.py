@@ -229,7 +229,7 @@ def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -
     """Print and write what a number of simulated ticks depends on, with and without passing through the world."""
     from activation_store.directions import read_directions
     from analysis.attribution.targets import chosen_components, target_named
-    from analysis.world_model import saliency
+    from analysis.world_model import derivatives
     from analysis.world_model.outcomes import write_table
     from common.progress_view import progress
 
@@ -237,16 +237,16 @@ def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -
     assert options.directions
     directions = read_directions(options.directions)
     target = target_named(options.target, model.layout, model.policy, directions, sha, "the target")
-    number = saliency.number_of(target, model, options.target)
+    number = derivatives.number_of(target, model, options.target)
     chosen = chosen_components(options.components, directions, model.policy, sha)
-    components = saliency.components_of(held_out, chosen)
+    components = derivatives.components_of(held_out, chosen)
     with progress("differentiating") as share:
-        rows, by_lag = saliency.influences(
+        rows, by_lag = derivatives.influences(
             held_out, number, components, options.lives, options.lags, options.seed, share
         )
     name = "".join(character if character.isalnum() or character in "-_." else "_" for character in options.target)
     write_table(folder / f"{name}.tsv", rows)
-    saliency.draw_by_lag(by_lag, target.name, folder / f"{name}.png")
+    derivatives.draw_by_lag(by_lag, target.name, folder / f"{name}.png")
     title = f"{target.name}: size of its derivatives by all components of the memory, and by the own row"
     show_table(title, list(map(vars, by_lag)), folder / f"{name}_by_lag.tsv")
     print(f"each component and column, and a figure: {folder / name}.tsv and .png")
@@ -254,13 +254,15 @@ def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -
 
 def compare_jacobians(options: JacobiansOptions, held_out: "HeldOut", folder: Path) -> None:
     """Print and write how components move each other, and how often that has the sign of their correlations."""
-    from analysis.world_model import jacobians
+    from analysis.world_model import derivatives
     from analysis.world_model.outcomes import write_table
     from common.progress_view import progress
 
-    dynamics, folder = jacobians.read_dynamics(options.run, held_out.origin), folder / "jacobians"
+    dynamics, folder = derivatives.read_dynamics(options.run, held_out.origin), folder / "jacobians"
     with progress("comparing Jacobians") as share:
-        rows, by_lag = jacobians.compare_jacobians(held_out, dynamics, options.lives, options.lags, options.seed, share)
+        rows, by_lag = derivatives.compare_jacobians(
+            held_out, dynamics, options.lives, options.lags, options.seed, share
+        )
     write_table(folder / "agreement.tsv", rows)
     title = "sign agreement of Jacobians with lagged correlations, and what passes through the world"
     show_table(title, by_lag, folder / "by_lag.tsv")

@@ -17,7 +17,7 @@ from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.observation import PackedObservation
 from agent_zoo.soft_path import SoftChoices, SoftObservation, soft_tick
 from analysis.world_model.edits import Edits
-from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start
+from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start, lived
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SETTLING
 from analysis.world_model.windows import CONTEXT, Windows
@@ -154,9 +154,9 @@ def _simulated(
     """Make the edits in simulated lives, (windows, quantities)."""
     generator = torch.Generator().manual_seed(seed)
     start = informed_start(model, windows, generator)
-    before, alive, means = start.memory, torch.ones(len(start), dtype=torch.bool), _Means(len(windows), how)
+    before, means = start.memory, _Means(len(windows), how)
     steps = imagine(model, start, ticks, generator, (), edits if how == "in every tick" else None)
-    for number, tick in enumerate(steps):
+    for number, (tick, alive, ends) in enumerate(lived(steps, generator)):
         play, own = soft_play(model.policy, tick.view.observation), soft_quantities(tick.choices)
         edited, plain = (
             (made(model.policy, play, before, edits, 0)[0], own) if how == "once" else (own, play(before)[0])
@@ -164,9 +164,8 @@ def _simulated(
         change = edited - plain
         (there,) = alive.nonzero(as_tuple=True)
         means.add(there, change[there], number)
-        alive &= torch.rand(len(start), generator=generator) >= tick.end
         before = tick.memory
-        if not alive.any():
+        if not (alive & ~ends).any():
             break
     return means.finish()
 

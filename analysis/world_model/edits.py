@@ -127,7 +127,7 @@ class UneditedLives:
     Attributes:
         states: of the watched layers in each tick, by layer, (S, units) each.
         own: own rows that the policy sees in each tick, (S, columns), divided by scales.
-        alive: which lives are not over in each tick, (S,) bool.
+        alive: which lives are not over in each tick, (S,) bool; whoever plays them adds it.
     """
 
     def __init__(self, layers: Sequence[str]):
@@ -145,10 +145,6 @@ class UneditedLives:
     def hooks(self, before: MemoryState) -> dict[str, Hook]:
         """See `imagination.TickEdits`."""
         return {layer: kept.append for layer, kept in self.states.items()}
-
-    def lived(self, alive: np.ndarray) -> None:
-        """Keep which lives are not over in the latest tick, (S,) bool."""
-        self.alive.append(alive.copy())
 
 
 class EditsWithDonors:

@@ -18,7 +18,7 @@ from analysis.sparse.scores import CONFIDENCE, RESAMPLES
 from analysis.statistics.inference import student_stretch
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut, life_numbers
-from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.imagination import imagine, informed_start, lived
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Row, concatenated
 from analysis.world_model.policy_interface import Surroundings, imagined_view
@@ -161,15 +161,14 @@ def recorded_ticks(model: WorldModel, windows: Windows) -> LifeTicks:
 def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: torch.Generator) -> LifeTicks:
     """Return as many ticks of lives simulated from the same starts, until these end."""
     start, life, parts = informed_start(model, windows, generator), life_numbers(windows), []
-    alive, before = np.ones(len(start), bool), start.memory
-    for number, tick in enumerate(imagine(model, start, ticks, generator)):
+    before = start.memory
+    for number, (tick, alive, _) in enumerate(lived(imagine(model, start, ticks, generator), generator)):
         if number:  # the first tick is the recorded one
             states = {LSTM_HIDDEN: tick.memory.hidden[-1].numpy(), LSTM_CELL: tick.memory.cell[-1].numpy()}
             ratios = value_saliency(model, tick.scene, start.around, before)
             shown = LifeTicks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
-            parts.append(shown.take(np.flatnonzero(alive)))
+            parts.append(shown.take(np.flatnonzero(alive.numpy())))
         before = tick.memory
-        alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
     return LifeTicks.joined(parts)
 
 

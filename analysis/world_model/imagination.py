@@ -1,6 +1,6 @@
 """Let a world model go on by itself: the policy inside sees what it predicts, and acts on that."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -94,6 +94,11 @@ def read_out(direction: Direction) -> Number:
     return number
 
 
+def value(tick: ImaginedTick) -> torch.Tensor:
+    """Return the policy's value, (S,)."""
+    return tick.choices.value
+
+
 def informed_start(model: WorldModel, windows: Windows, generator: torch.Generator | None) -> Start:
     """Start from the third tick of recorded windows, as it was: its scene, and the policy's memory before it."""
     vector, state = informed_state(model.network, windows, generator)
@@ -174,6 +179,22 @@ def imagine(
             mean + deviation * following.reward, following.end.sigmoid(), following,
         )  # fmt: skip
         state, scene = following_state, replace(following.scene, health=following.scene.health.clamp(0, 1))
+
+
+def lived(
+    ticks: Iterable[ImaginedTick], generator: torch.Generator
+) -> Iterator[tuple[ImaginedTick, torch.Tensor, torch.Tensor]]:
+    """Throw the dice of death in simulated ticks of S lives.
+
+    Yields:
+        Each tick, which lives are not over before it, and which of all would end with it, (S,) bool each.
+    """
+    alive = None
+    for tick in ticks:
+        ends = torch.rand(len(tick.end), generator=generator) < tick.end.detach()
+        alive = torch.ones_like(ends) if alive is None else alive
+        yield tick, alive, ends
+        alive = alive & ~ends
 
 
 def _option(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:

@@ -14,7 +14,7 @@ from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import Units
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut
-from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.imagination import imagine, informed_start, lived
 from analysis.world_model.model import WorldModel
 from analysis.world_model.open_loop import HIGHER_IS_BETTER, Errors, OtherDice, compared, joined, open_loop
 from analysis.world_model.outcomes import Row, columns_of, write_table
@@ -217,12 +217,11 @@ def _lives_compared(
         full = windows.lengths == windows.ticks
         cells.append(windows.cell[full, -1, -1])
         start = informed_start(model, windows, generator)
-        alive = torch.ones(len(start), dtype=torch.bool)
-        for imagined in imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator):
+        ticks_after = imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator)
+        for imagined, alive, _ in lived(ticks_after, generator):
             shown = imagined.scene.take(alive.nonzero()[:, 0])
             _count(simulated, imagined.action[alive], shown.own[:, model.network.vitals], shown.kinds)
             last = imagined.memory.cell[-1][alive]
-            alive &= torch.rand(len(start), generator=generator) >= imagined.end
         imagined_cells.append(last)
     ticks, imagined_ticks = (max(1.0, counts.pop(_TICKS, 0)) for counts in (real, simulated))
     behaviours: list[Row] = [

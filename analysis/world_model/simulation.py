@@ -32,7 +32,17 @@ from analysis.interventions.edits.state_edits import check_direction
 from analysis.recorded.recorded_observation import state_layers
 from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives, requested_edits
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut, Starts
-from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, bottleneck_start, imagine, read_out
+from analysis.world_model.imagination import (
+    ImaginedTick,
+    Number,
+    Start,
+    TickEdits,
+    bottleneck_start,
+    imagine,
+    lived,
+    read_out,
+    value,
+)
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import LivesOptions, SearchOptions, SimulationOptions
 from analysis.world_model.outcomes import Outcomes, OutcomeSums, concatenated
@@ -258,18 +268,17 @@ def _play(
     """Simulate some lives until they end, and write their ticks; returns what came of them."""
     start = arm.begin(starts.start) if arm.begin else starts.start
     generator = torch.Generator().manual_seed(options.seed + episode)
-    numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
+    numbers = episode * LIVES_IN_EPISODE + np.arange(len(start))
     sums, parts = OutcomeSums(len(start), model.network.vitals, arm.targets), list[Records]()
     ticks = imagine(model, start, options.ticks, generator, arm.moves, edits, until=arm.until)
-    for number, tick in enumerate(ticks):
+    for number, (tick, there, over) in enumerate(lived(ticks, generator)):
+        alive, ends = there.numpy(), over.numpy()
         if isinstance(edits, UneditedLives):
-            edits.lived(alive)
-        ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
+            edits.alive.append(alive)
         sums.add(tick, alive)
         if writer:
             parts.append(records_of(model, tick, number, numbers, ends, start).take(alive))
-        alive &= ~ends
-        if not alive.any():
+        if not (alive & ~ends).any():
             break
     if writer:
         writer.write(Records.concatenate(parts))
@@ -381,11 +390,6 @@ def search_arms(options: SearchOptions, held_out: HeldOut) -> dict[str, Arm]:
             folder, begin=lambda start: searched(model, start, target), described={"maximise": name}, targets=targets
         ),
     }
-
-
-def value(tick: ImaginedTick) -> torch.Tensor:
-    """Return the policy's value, (S,)."""
-    return tick.choices.value
 
 
 def searched(model: WorldModel, start: Start, target: Number) -> Start:

@@ -9,8 +9,8 @@ from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
 from analysis.dynamics.jacobians import Probes, mean_jacobians
 from analysis.dynamics.update import Update
+from analysis.world_model.derivatives import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
 from analysis.world_model.imagination import imagine
-from analysis.world_model.jacobians import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
 from tests.command import assert_refuses
 
 UNITS, LAGS = 16, (1, 2, 4)

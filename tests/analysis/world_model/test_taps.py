@@ -6,9 +6,9 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.soft_path import soft_tick
+from analysis.world_model.derivatives import Patterns, Taps, slopes
 from analysis.world_model.imagination import imagine
 from analysis.world_model.model import WorldModel
-from analysis.world_model.saliency import Patterns, Taps, slopes
 
 LAGS, UNITS = 3, 16
 
