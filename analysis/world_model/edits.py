@@ -1,30 +1,45 @@
-"""Edits of the policy inside a world model, in every tick of a simulation: as users ask for them, and as they are made.
+"""Edits of the policy inside a world model: as users ask for them, as they are made, and what they do at once.
 
 Edits with donors take something from other lives of the same tick, which nobody edits: the unedited lives of the same
 starts and dice that are alive in that tick. The one that begins as the edited life does is no donor of its.
+
+At once, two outputs of the policy are compared in each tick, without and with the edit of this tick, as intervene.py
+compares them in play: as the gradient predicts it, in full on recorded ticks, and in full in simulated ones, from the
+same recorded starts.
 """
 
 import functools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from activation_store.directions import Directions
+from activation_store.interventions import Outcome
+from activation_store.schema import OPTIONS
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.memory import Hook, MemoryState
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.hooks import Hook
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import entity_features
-from agent_zoo.observation import ObservationLayout
+from agent_zoo.network_parts.soft_observation import SoftObservation
+from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.soft_path import SoftChoices, soft_tick
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors
 from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
 from analysis.interventions.edits.edit_options import OWN, EditOptions, feature_values
 from analysis.interventions.edits.linear_readings import JointMoments, Reading
 from analysis.interventions.edits.state_edits import check_dictionary
 from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start, lived
+from analysis.world_model.model import WorldModel
+from analysis.world_model.options import SETTLING
 from analysis.world_model.scene import own_columns
+from analysis.world_model.windows import CONTEXT, Windows
 from common.user_error import UserError
 
 _STREAM = 0xD0_0F  # apart from the streams that starts and dice are drawn from
@@ -213,3 +228,160 @@ class EditsWithDonors:
         """Values of the rule's feature in the game's units, (S,)."""
         rows = (own.detach() * self._scale).round().double().numpy()
         return feature_values(rule.feature, rows, self._columns, self._tick)
+
+
+Made = Literal["in every tick", "once"]
+QUANTITIES = {
+    "value": Outcome("value_change", against="in_play").name,
+    **{
+        f"probability of {name}": Outcome("gain", f"{head}/{name.title()}", "in_play").name
+        for head, names in OPTIONS.items()
+        for name in names
+    },
+}
+"""What is compared, by the names of the outcomes of intervene.py that say how much it changed at once, in play: what a
+gradient predicts is what this tick's edit does in the state that it finds."""
+SIDES = ("predicted", "replayed", "simulated")
+"""Predicted by the gradient on recorded ticks; the same edit in full on recorded ticks; in full in simulated ticks."""
+
+Play = Callable[[MemoryState], tuple[torch.Tensor, MemoryState]]
+"""Plays a tick of B agents that see one observation, given their memory before it. Returns the value and the
+probabilities of moves and attack styles, (B, quantities) in the order of `QUANTITIES`, and the memory after
+the tick."""
+
+
+def soft_quantities(choices: SoftChoices) -> torch.Tensor:
+    """Return the quantities of choices on probabilities, (B, quantities)."""
+    heads = [choices.log_probabilities[head].exp() for head in (MOVE_HEAD, STYLE_HEAD)]
+    return torch.cat([choices.value.unsqueeze(1), *heads], dim=1)
+
+
+def soft_play(policy: RecurrentPolicy, observation: SoftObservation) -> Play:
+    """Return the tick of agents that see probabilities."""
+
+    def play(memory: MemoryState) -> tuple[torch.Tensor, MemoryState]:
+        choices, after = soft_tick(policy, observation, memory)
+        return soft_quantities(choices), after
+
+    return play
+
+
+def exact_play(policy: RecurrentPolicy, observation: PackedObservation) -> Play:
+    """Return the tick of agents that see recorded observations."""
+
+    def play(memory: MemoryState) -> tuple[torch.Tensor, MemoryState]:
+        distribution, value, after = policy(observation, memory)
+        place = {head.name: index for index, head in enumerate(distribution.heads)}
+        heads = [distribution.log_probabilities_of(place[head]).exp() for head in (MOVE_HEAD, STYLE_HEAD)]
+        return torch.cat([value.view(-1, 1), *heads], dim=1), after
+
+    return play
+
+
+def made(
+    policy: RecurrentPolicy, play: Play, before: MemoryState, edits: Edits, tick: int
+) -> tuple[torch.Tensor, MemoryState]:
+    """Play a tick with edits.
+
+    Args:
+        tick: since the edits began, from 0.
+    """
+    begun = edits.begin(before, tick)
+    with policy.hooked(edits.hooks(begun)):
+        return play(begun)
+
+
+def first_order(policy: RecurrentPolicy, play: Play, before: MemoryState, edits: Edits, tick: int) -> torch.Tensor:
+    """Return the change of each quantity that the gradient predicts, (B, quantities).
+
+    Each state is moved by a share of what the edit does to it. The prediction is the derivative by that share, at 0.
+    Arguments as for `made`.
+    """
+    with torch.enable_grad():
+        share = torch.zeros(before.hidden.shape[1], 1, requires_grad=True)  # (B, 1)
+        begun = edits.begin(before, tick)
+        memory = MemoryState(
+            *(old + share * (new - old) for old, new in ((before.hidden, begun.hidden), (before.cell, begun.cell)))
+        )
+
+        def partly(hook: Hook) -> Hook:
+            def edit(states: torch.Tensor) -> torch.Tensor:
+                edited = hook(states.detach())
+                assert edited is not None
+                return states + share * (edited - states).detach()
+
+            return edit
+
+        with policy.hooked({layer: partly(hook) for layer, hook in edits.hooks(before).items()}):
+            quantities, _ = play(memory)
+        columns = range(quantities.shape[1])
+        slopes = [torch.autograd.grad(quantities[:, column].sum(), share, retain_graph=True)[0] for column in columns]
+    return torch.cat(slopes, dim=1)
+
+
+@torch.no_grad()
+def changes_at_once(
+    model: WorldModel, windows: Windows, observation: PackedObservation, edits: Edits, how: Made, ticks: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Return the mean changes of all `SIDES`, (windows, quantities) each.
+
+    Args:
+        how: in every tick; or once, in each tick of lives that are not edited otherwise.
+    """
+    predicted, replayed = _replayed(model, windows, observation, edits, how, ticks)
+    return {
+        "predicted": predicted,
+        "replayed": replayed,
+        "simulated": _simulated(model, windows, edits, how, ticks, seed),
+    }
+
+
+def _replayed(
+    model: WorldModel, windows: Windows, observation: PackedObservation, edits: Edits, how: Made, ticks: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make the edits while the policy sees what was recorded: changes by the gradient, and in full."""
+    policy, once = model.policy, how == "once"
+    memory = windows.memory(CONTEXT - 2, torch.arange(len(windows)))  # a copy: it goes on, and the recorded one stays
+    predicted, replayed = (_no_changes(windows, ticks) for _ in range(2))
+    for tick in range(CONTEXT - 1, min(windows.ticks, CONTEXT - 1 + ticks)):
+        (there,) = (windows.lengths > tick).nonzero(as_tuple=True)
+        number = tick - (CONTEXT - 1)
+        before = windows.memory(tick - 1, there) if once else memory.take(there)
+        play = exact_play(policy, observation.take(windows.starts[there] + tick))
+        age = 0 if once else number
+        plain, _ = play(before)
+        edited, after = made(policy, play, before, edits, age)
+        memory.put(there, after)
+        predicted[number, there] = first_order(policy, play, before, edits, age).double()
+        replayed[number, there] = (edited - plain).double()
+    return _over_ticks(predicted, how), _over_ticks(replayed, how)
+
+
+def _simulated(
+    model: WorldModel, windows: Windows, edits: Edits, how: Made, ticks: int, seed: int
+) -> np.ndarray:  # fmt: skip
+    """Make the edits in simulated lives, (windows, quantities)."""
+    generator = torch.Generator().manual_seed(seed)
+    start = informed_start(model, windows, generator)
+    before, changes, once = start.memory, _no_changes(windows, ticks), how == "once"
+    steps = imagine(model, start, ticks, generator, (), None if once else edits)
+    for number, (tick, alive, ends) in enumerate(lived(steps, generator)):
+        play, own = soft_play(model.policy, tick.view.observation), soft_quantities(tick.choices)
+        edited, plain = (made(model.policy, play, before, edits, 0)[0], own) if once else (own, play(before)[0])
+        changes[number, alive] = (edited - plain)[alive].double()
+        before = tick.memory
+        if not (alive & ~ends).any():
+            break
+    return _over_ticks(changes, how)
+
+
+def _no_changes(windows: Windows, ticks: int) -> torch.Tensor:
+    """Return changes of each tick, start and quantity, of which none is known yet."""
+    return torch.full((ticks, len(windows), len(QUANTITIES)), torch.nan, dtype=torch.float64)
+
+
+def _over_ticks(changes: torch.Tensor, how: Made) -> np.ndarray:
+    """Return means over the ticks that count and are known, (starts, quantities)."""
+    counted = changes[0 if how == "once" else SETTLING :].numpy()
+    known = (~np.isnan(counted)).sum(axis=0)
+    return np.divide(np.nansum(counted, axis=0), known, out=np.full(known.shape, np.nan), where=known > 0)

@@ -5,8 +5,8 @@ they fit recorded lives, and gives the starts of the simulated lives that they a
 the policy's value depends on in a tick: each part of what it sees, and its memory.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ def value_saliency(
 
     Returns:
         Shares of the saliency by part, and the mean derivative of the value by each vital, per point, as
-        `LifeTicks.ratios`.
+        in `LifeTicks`.
     """
     names = [name for tensors in PARTS.values() for name in tensors]
     given = {**vars(scene), "hidden": before.hidden.transpose(0, 1), "cell": before.cell.transpose(0, 1)}
@@ -89,29 +89,15 @@ Measure = Callable[[np.ndarray], np.ndarray]
 """Takes sums over records, (..., numbers), and returns a measure of each, (...)."""
 
 
-@dataclass(frozen=True, eq=False)
-class LifeTicks:
-    """Ticks of lives, B in all."""
+LifeTicks = dict[str, np.ndarray]
+"""Ticks of lives, B in all: `life`, number of the recorded life that each belongs to or goes on from, (B,) int64;
+`vitals`, health, food and water in points, (B, 3); states of layers by name, (B, units); and further measures by name,
+each the ratio of the sums of two numbers over ticks, (B, 2)."""
 
-    life: np.ndarray  # number of the recorded life that each belongs to or goes on from, (B,) int64
-    states: Mapping[str, np.ndarray]  # layer -> (B, units)
-    vitals: np.ndarray  # health, food and water in points, (B, 3)
-    # ratios: further measures by name; each is the ratio of the sums of two numbers over ticks, (B, 2)
-    ratios: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def take(self, chosen: np.ndarray) -> "LifeTicks":
-        """Return some ticks."""
-        return LifeTicks(
-            self.life[chosen], {name: array[chosen] for name, array in self.states.items()}, self.vitals[chosen],
-            {name: array[chosen] for name, array in self.ratios.items()},
-        )  # fmt: skip
-
-    @staticmethod
-    def joined(parts: "list[LifeTicks]") -> "LifeTicks":
-        """Concatenate ticks."""
-        life, vitals = (np.concatenate([getattr(part, name) for part in parts]) for name in ("life", "vitals"))
-        states, ratios = (concatenated(getattr(part, name) for part in parts) for name in ("states", "ratios"))
-        return LifeTicks(life, states, vitals, ratios)
+def taken(side: LifeTicks, chosen: np.ndarray) -> LifeTicks:
+    """Return some ticks."""
+    return {name: array[chosen] for name, array in side.items()}
 
 
 def compare_findings(
@@ -140,7 +126,7 @@ def compare_findings(
             break
     if not real:
         raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
-    return compared(LifeTicks.joined(real), LifeTicks.joined(simulated), seed)
+    return compared(concatenated(real), concatenated(simulated), seed)
 
 
 def recorded_ticks(model: WorldModel, windows: Windows) -> LifeTicks:
@@ -148,13 +134,16 @@ def recorded_ticks(model: WorldModel, windows: Windows) -> LifeTicks:
     parts = []
     for tick in range(CONTEXT, windows.ticks):
         there, scene = windows.at(tick)
-        memory = windows.memory(tick, there)
-        states = {LSTM_HIDDEN: memory.hidden[-1].numpy(), LSTM_CELL: memory.cell[-1].numpy()}
-        vitals = 100 * scene.own[:, model.network.vitals].numpy()
         soft, before = scene.soft(model.network.shape.materials), windows.memory(tick - 1, there)
         ratios = value_saliency(model, soft, windows.around.take(there), before)
-        parts.append(LifeTicks(life_numbers(windows, there), states, vitals, ratios))
-    return LifeTicks.joined(parts)
+        own, memory = scene.own[:, model.network.vitals], windows.memory(tick, there)
+        parts.append({**_shown(life_numbers(windows, there), own, memory), **ratios})
+    return concatenated(parts)
+
+
+def _shown(life: np.ndarray, vitals: torch.Tensor, memory: MemoryState) -> LifeTicks:
+    states = {LSTM_HIDDEN: memory.hidden[-1].numpy(), LSTM_CELL: memory.cell[-1].numpy()}
+    return {"life": life, "vitals": 100 * vitals.numpy(), **states}
 
 
 @torch.no_grad()
@@ -164,12 +153,11 @@ def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: 
     before = start.memory
     for number, (tick, alive, _) in enumerate(lived(imagine(model, start, ticks, generator), generator)):
         if number:  # the first tick is the recorded one
-            states = {LSTM_HIDDEN: tick.memory.hidden[-1].numpy(), LSTM_CELL: tick.memory.cell[-1].numpy()}
             ratios = value_saliency(model, tick.scene, start.around, before)
-            shown = LifeTicks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
-            parts.append(shown.take(np.flatnonzero(alive.numpy())))
+            shown = {**_shown(life, tick.scene.own[:, model.network.vitals], tick.memory), **ratios}
+            parts.append(taken(shown, np.flatnonzero(alive.numpy())))
         before = tick.memory
-    return LifeTicks.joined(parts)
+    return concatenated(parts)
 
 
 def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Row]:
@@ -188,17 +176,17 @@ def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Row]:
         UserError: there are too few lives.
     """
     random = np.random.default_rng(seed)
-    lives = random.permutation(np.unique(real.life))
+    lives = random.permutation(np.unique(real["life"]))
     if len(lives) < 2 * FEWEST_LIVES:
         raise UserError(
             f"a comparison needs {2 * FEWEST_LIVES} recorded lives on test maps, and there are {len(lives)}: record "
             "more episodes"
         )
     fitted, read = lives[: len(lives) // 2], lives[len(lives) // 2 :]
-    train = real.take(np.flatnonzero(np.isin(real.life, fitted)))
-    if len(train.life) > _FITTED_AT_MOST:
-        train = train.take(random.permutation(len(train.life))[:_FITTED_AT_MOST])
-    sides = [side.take(np.flatnonzero(np.isin(side.life, read))) for side in (real, simulated)]
+    train = taken(real, np.isin(real["life"], fitted))
+    if len(train["life"]) > _FITTED_AT_MOST:
+        train = taken(train, random.permutation(len(train["life"]))[:_FITTED_AT_MOST])
+    sides = [taken(side, np.isin(side["life"], read)) for side in (real, simulated)]
     draws = random.multinomial(len(read), np.full(len(read), 1 / len(read)), RESAMPLES).astype(np.float64)
     findings = list[Row]()
 
@@ -208,20 +196,21 @@ def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Row]:
         findings.append(_finding(name, layer, sums, draws, measure))
 
     for place, name in enumerate(VITALS):
-        values = [side.vitals[:, place] for side in sides]
+        values = [side["vitals"][:, place] for side in sides]
         add(f"spread of {name}", "", [np.stack([np.ones(len(v)), v, v**2], axis=1) for v in values], _spread)
-    for layer in real.states:
+    layers = [layer for layer in (LSTM_HIDDEN, LSTM_CELL) if layer in real]
+    for layer in layers:
         errors = _probe_errors(train, sides, layer)
         for place, name in enumerate(VITALS):
-            pairs = [(error[:, place], side.vitals[:, place]) for error, side in zip(errors, sides, strict=True)]
+            pairs = [(error[:, place], side["vitals"][:, place]) for error, side in zip(errors, sides, strict=True)]
             squares = [np.stack([e**2, np.ones(len(e)), v, v**2], axis=1) for e, v in pairs]
             add(f"score of a probe of {name}", layer, squares, _score)
             sizes = [np.stack([np.abs(e), np.ones(len(e))], axis=1) for e, _ in pairs]
             add(f"error of a probe of {name}", layer, sizes, _mean)
         shares, counts = _cluster_counts(train, sides, layer, seed)
         add("distance of cluster shares", layer, counts, _distance_from(shares))
-    for name in real.ratios:
-        add(name, "", [side.ratios[name] for side in sides], _mean)
+    for name in (name for name in real if name not in ("life", "vitals", *layers)):
+        add(name, "", [side[name] for side in sides], _mean)
     return findings
 
 
@@ -232,8 +221,8 @@ def _probe_errors(train: LifeTicks, sides: list[LifeTicks], layer: str) -> list[
     from sklearn.preprocessing import StandardScaler
 
     probe = make_pipeline(StandardScaler(), RidgeCV(_PENALTIES))
-    probe.fit(train.states[layer], train.vitals)
-    return [probe.predict(side.states[layer]) - side.vitals for side in sides]
+    probe.fit(train[layer], train["vitals"])
+    return [probe.predict(side[layer]) - side["vitals"] for side in sides]
 
 
 def _cluster_counts(
@@ -244,16 +233,16 @@ def _cluster_counts(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    count = min(CLUSTERS, len(train.life))
+    count = min(CLUSTERS, len(train["life"]))
     clusters = make_pipeline(StandardScaler(), KMeans(count, n_init=4, random_state=seed))
-    shares = np.bincount(clusters.fit_predict(train.states[layer]), minlength=count) / len(train.life)
-    return shares, [np.eye(count)[clusters.predict(side.states[layer])] for side in sides]
+    shares = np.bincount(clusters.fit_predict(train[layer]), minlength=count) / len(train["life"])
+    return shares, [np.eye(count)[clusters.predict(side[layer])] for side in sides]
 
 
 def _by_life(side: LifeTicks, lives: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Add up numbers of records, (B, K), by life: (lives, K)."""
     order = np.argsort(lives)
-    index = order[np.searchsorted(lives[order], side.life)]
+    index = order[np.searchsorted(lives[order], side["life"])]
     return np.stack([np.bincount(index, column, len(lives)) for column in numbers.T], axis=1)
 
 

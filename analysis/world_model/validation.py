@@ -28,8 +28,7 @@ from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import CONFIDENCE
 from analysis.statistics.inference import Inference, student_stretch
 from analysis.statistics.resampling import Estimate
-from analysis.world_model.at_once import QUANTITIES, SIDES, Made, changes_at_once
-from analysis.world_model.edits import Edits, requested_edits
+from analysis.world_model.edits import QUANTITIES, SIDES, Edits, Made, changes_at_once, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import SETTLING
 from analysis.world_model.outcomes import Row, columns_of, over_lives, write_table

@@ -41,7 +41,7 @@ def plain(model, start) -> list[ImaginedTick]:
 def unedited_lives(model, start, alive: np.ndarray | None = None) -> UneditedLives:
     result = UneditedLives(("lstm_cell", "encoder_output"))
     for _ in imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), result):
-        result.lived(np.ones(len(start), bool) if alive is None else alive)
+        result.alive.append(np.ones(len(start), bool) if alive is None else alive)
     return result
 
 

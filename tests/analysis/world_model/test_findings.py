@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agent_zoo.soft_path import soft_tick
-from analysis.world_model.findings import PARTS, LifeTicks, compared, value_saliency
+from analysis.world_model.findings import PARTS, LifeTicks, compared, taken, value_saliency
 from analysis.world_model.outcomes import Row
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.scene import VITALS
@@ -35,7 +35,7 @@ def planted(far: float = 0.5, shuffled: bool = False) -> LifeTicks:
     place = np.zeros((len(life), 1))
     place[life < far * LIVES] = 50
     both = np.concatenate([states, np.repeat(place, 8, axis=1)], axis=1)
-    return LifeTicks(life, {"lstm_cell": both}, vitals)
+    return {"life": life, "lstm_cell": both, "vitals": vitals}
 
 
 def by_name(result: list[Row]) -> dict[str, Row]:
@@ -62,7 +62,7 @@ def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
 
 def test_spreads_are_those_of_the_lives_compared() -> None:
     narrow = planted()
-    narrow = LifeTicks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
+    narrow["vitals"] = 50 + narrow["vitals"] / 10
     result = by_name(compared(planted(), narrow, seed=1))
     for name in VITALS:
         spread = result[f"spread of {name}"]
@@ -80,8 +80,8 @@ def test_shares_of_clusters_that_differ_are_noticed() -> None:
 
 def test_ratios_are_of_sums_over_ticks() -> None:
     plain = planted()
-    above, below = RANDOM.uniform(0, 1, (2, len(plain.life)))
-    same, half = (replace(plain, ratios={"share": np.stack([one, below + 1], axis=1)}) for one in (above, above / 2))
+    above, below = RANDOM.uniform(0, 1, (2, len(plain["life"])))
+    same, half = ({**plain, "share": np.stack([one, below + 1], axis=1)} for one in (above, above / 2))
     result = by_name(compared(same, half, seed=1))["share"]
     assert result["recorded"].value == pytest.approx(1 / 3, abs=0.02)
     assert result["simulated"].value == pytest.approx(result["recorded"].value / 2)
@@ -118,5 +118,5 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
 
 
 def test_too_few_lives_are_refused() -> None:
-    few = planted().take(np.arange(15 * LENGTH))
+    few = taken(planted(), np.arange(15 * LENGTH))
     assert_refuses("a comparison needs 16 recorded lives on test maps, and there are 15", compared, few, few, 0)

@@ -10,8 +10,7 @@ from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.edit_options import EditOptions
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.statistics.resampling import Estimate
-from analysis.world_model.at_once import QUANTITIES, changes_at_once, exact_play, first_order, made, soft_play
-from analysis.world_model.edits import Edits
+from analysis.world_model.edits import QUANTITIES, Edits, changes_at_once, exact_play, first_order, made, soft_play
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SETTLING
