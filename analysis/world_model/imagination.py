@@ -13,10 +13,9 @@ from agent_zoo.capture import capture
 from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
 from analysis.world_model.model import WorldModel
-from analysis.world_model.network import Prediction, WorldState, drawn
+from analysis.world_model.network import Prediction, WorldNetwork, WorldState, drawn
 from analysis.world_model.policy_interface import ImaginedView, Surroundings, imagined_actions, imagined_view
 from analysis.world_model.scene import SoftScene
-from analysis.world_model.sightings import informed_state
 from analysis.world_model.windows import CONTEXT, Windows
 from common.user_error import UserError
 
@@ -104,6 +103,17 @@ def informed_start(model: WorldModel, windows: Windows, generator: torch.Generat
     vector, state = informed_state(model.network, windows, generator)
     scene = windows.last_given(model.network.shape.materials)
     return Start(state, scene, windows.memory(CONTEXT - 2), windows.around, vector)
+
+
+def informed_state(
+    network: WorldNetwork, windows: Windows, generator: torch.Generator | None
+) -> tuple[torch.Tensor, WorldState]:
+    """Return the bottlenecks, (W, dimensions), and states of the world in the last tick of the windows' contexts."""
+    encoded = network.encode(windows.scene.soft(network.shape.materials))
+    context = torch.stack([encoded[windows.starts + tick] for tick in range(CONTEXT)], dim=1)
+    vector, _ = network.bottleneck(context)
+    hidden, _ = network.start(vector)
+    return vector, WorldState(hidden, drawn(network.posterior_logits(hidden, context[:, -1]), generator))
 
 
 def random_start(model: WorldModel, around: Surroundings, generator: torch.Generator) -> Start:

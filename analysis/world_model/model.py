@@ -1,10 +1,17 @@
-"""A world model in one file: its own weights, what it measured on its training records, and its policy."""
+"""A world model in one file: its own weights, what it measured on its training records, and its policy.
 
-from collections.abc import Iterable
+Its network says where others are likely to be, but one that predicts from its own predictions forgets within a few
+ticks who was where. The last view in which others were seen does not change, so it is kept, with how far they are
+likely to have drifted since; both are weighed by how many ticks ago that was.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from math import isqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import orjson
 import torch
 from torch.nn import functional
@@ -16,6 +23,7 @@ from analysis.world_model.network import Bottleneck, Sizes, WorldNetwork
 from analysis.world_model.policy_interface import action_size
 from analysis.world_model.scene import (
     ITEM_TYPES,
+    KINDS,
     MOVES,
     VITAL_LEVELS,
     SceneShape,
@@ -26,7 +34,6 @@ from analysis.world_model.scene import (
     vital_columns,
     vital_levels,
 )
-from analysis.world_model.sightings import Sightings
 from analysis.world_model.windows import Windows
 from common.array_files import Kind, read_tensors, write_tensors
 from common.user_error import UserError
@@ -139,6 +146,104 @@ def _coin_entropy(flags: torch.Tensor) -> float:
     shares = flags.float().mean(dim=0)
     both = torch.stack([shares, 1 - shares])
     return float(-(both * both.clamp(min=1e-12).log()).sum())
+
+
+REACH = 4
+"""Tiles that others are expected to drift at most, in each direction."""
+LONGEST = 16
+"""Largest number of ticks since a sighting with tables of its own. Beyond it the last odd or even number stands in."""
+
+_LEAST_PROBABILITY = 1e-4
+WIDTH = 2 * REACH + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sightings(Tables):
+    """How others drift, and how that is weighed against what a network predicts, by kind and ticks since a sighting."""
+
+    # kernel: probability that one is so many rows and columns from where one of its kind was seen, for each that was
+    # seen within `REACH`, (LONGEST, kinds, width, width); and where none was, (LONGEST, kinds)
+    kernel: torch.Tensor
+    base: torch.Tensor
+    weights: torch.Tensor  # of the logits of both, and a constant, (LONGEST, kinds, 3)
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
+        """See `Tables.of_arrays`; raises ValueError where a table has another shape."""
+        read = super().of_arrays(arrays)
+        for name, table in no_drift().items():
+            if (shape := getattr(read, name).shape) != table.shape:
+                raise ValueError(f"sightings/{name} has the shape {tuple(shape)}")
+        return read
+
+    def drifted(self, scene: SoftScene) -> SoftScene:
+        """Return scenes with others where they have drifted to since they were last seen, whatever is predicted."""
+        return self._by_age(scene, lambda age, some: self.drift(age, last_seen(some, REACH)))
+
+    def weighed(self, scene: SoftScene) -> SoftScene:
+        """Return scenes with others where both the drift and what is predicted lead one to expect them."""
+
+        def both(age: int, some: SoftScene) -> torch.Tensor:
+            own, other, constant = self.weights[age].unsqueeze(2).unbind(1)  # (kinds, 1) each
+            drift = self.drift(age, last_seen(some, REACH))
+            return (own * logit(some.kinds) + other * logit(drift) + constant).sigmoid()
+
+        return self._by_age(scene, both)
+
+    def _by_age(self, scene: SoftScene, expected: Callable[[int, SoftScene], torch.Tensor]) -> SoftScene:
+        """Replace where others are by what is expected at each age; nothing where no sighting is known."""
+        kinds = scene.kinds
+        for ticks in scene.since[:, 0].unique().tolist():
+            if ticks > 0:
+                (here,) = (scene.since[:, 0] == ticks).nonzero(as_tuple=True)
+                kinds = kinds.index_copy(0, here, expected(_age(ticks), scene.take(here)))
+        return replace(scene, kinds=kinds)
+
+    def drift(self, age: int, seen: torch.Tensor) -> torch.Tensor:
+        """Return the probabilities of the drift alone, (B, kinds, V).
+
+        Args:
+            age: place in the tables.
+            seen: as `last_seen` returns it, with a frame of `REACH`.
+        """
+        near = functional.conv2d(seen, self.kernel[age].unsqueeze(1), groups=len(KINDS))
+        return (near + self.base[age].view(-1, 1, 1)).clamp(_LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY).flatten(2)
+
+
+def no_drift() -> dict[str, torch.Tensor]:
+    """Return tables by which what a network predicts stays as it is."""
+    shape = (LONGEST, len(KINDS))
+    weights = torch.tensor([1.0, 0, 0]).repeat(*shape, 1)
+    return {"kernel": torch.zeros(*shape, WIDTH, WIDTH), "base": torch.zeros(shape), "weights": weights}
+
+
+def _age(ticks: int) -> int:
+    """Return the place in the tables of a number of ticks since a sighting, from 1."""
+    return min(ticks, LONGEST - (ticks - LONGEST) % 2) - 1
+
+
+def last_seen(scene: SoftScene, frame: int) -> torch.Tensor:
+    """Return where others were last seen, around the agent as it stands now.
+
+    Args:
+        frame: tiles beyond the view to return on each side.
+
+    Returns:
+        (B, kinds, side + 2 frame, side + 2 frame); 0 beyond the view of then.
+    """
+    side = isqrt(scene.seen.shape[2])
+    along = torch.arange(-frame, side + frame)
+    rows, columns = (along + scene.since[:, axis, None] for axis in (1, 2))  # (B, side + 2 frame) each
+    inside = [(place >= 0) & (place < side) for place in (rows, columns)]
+    place = rows.clamp(0, side - 1).unsqueeze(2) * side + columns.clamp(0, side - 1).unsqueeze(1)
+    then = scene.seen.gather(2, place.flatten(1).unsqueeze(1).expand(-1, len(KINDS), -1))
+    known = inside[0].unsqueeze(2) & inside[1].unsqueeze(1)
+    return then.unflatten(2, known.shape[1:]) * known.unsqueeze(1)
+
+
+def logit(probabilities: torch.Tensor) -> torch.Tensor:
+    """Return log-odds, of probabilities that are neither 0 nor 1 for sure."""
+    return probabilities.clamp(_LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY).logit()
 
 
 FORMAT_VERSION = 4

@@ -25,8 +25,7 @@ from analysis.runs.run_folder import write_figure
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
 from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
-from analysis.world_model.sightings import fit_sightings
-from analysis.world_model.unroll import Unrolled, unroll
+from analysis.world_model.unroll import Unrolled, fit_sightings, unroll
 from analysis.world_model.windows import (
     Windows,
     check_dump,

@@ -2,10 +2,10 @@
 
 Latent states are drawn from the posterior, which sees each tick, in some windows and from the prior in the others. Only
 the latter teach the model to foresee several ticks, as it must in simulations: with the posterior, what a tick shows
-need never be worked out from the ticks and actions before it.
+need never be worked out from the ticks and actions before it. How others drift is fitted in the end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,22 @@ from torch.nn import functional
 from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import ReadsProbabilities
-from analysis.world_model.model import HEADS, Statistics, WorldModel
-from analysis.world_model.network import Prediction, Sizes, WorldState, drawn, spread_levels
+from analysis.world_model.imagination import informed_state
+from analysis.world_model.model import (
+    HEADS,
+    LONGEST,
+    REACH,
+    WIDTH,
+    Sightings,
+    Statistics,
+    WorldModel,
+    last_seen,
+    logit,
+    no_drift,
+)
+from analysis.world_model.network import Prediction, Sizes, WorldNetwork, WorldState, drawn, spread_levels
 from analysis.world_model.policy_interface import Surroundings, imagined_view
-from analysis.world_model.scene import Rows, Scene, SoftScene, displacement
+from analysis.world_model.scene import KINDS, Rows, Scene, SoftScene, displacement
 from analysis.world_model.windows import CONTEXT, Windows
 
 
@@ -327,3 +339,73 @@ def _weighed(model: WorldModel, start: Mapping[str, Cost], ticks: Mapping[str, C
 def _mixed(chosen: torch.Tensor, mine: MemoryState, other: MemoryState) -> MemoryState:
     choice = chosen.view(1, -1, 1)
     return MemoryState(torch.where(choice, mine.hidden, other.hidden), torch.where(choice, mine.cell, other.cell))
+
+
+_RIDGE = 5.0
+
+
+@torch.no_grad()
+def fit_sightings(network: WorldNetwork, batches: Iterable[Windows], generator: torch.Generator) -> Sightings:
+    """Fit them to what came after recorded ticks, and to what a network predicts from these.
+
+    Kernels are fitted by least squares, weights by logistic regression. Windows may be of any length; what they do not
+    reach is as two ticks before.
+    """
+    parts: list[list[tuple[torch.Tensor, ...]]] = [[] for _ in range(LONGEST)]
+    for windows in batches:
+        for part, (scene, real) in zip(parts, _predicted(network, windows, generator), strict=False):
+            part.append((last_seen(scene, REACH), scene.kinds, real))
+    fitted = Sightings(**no_drift())
+    for age, ticks in enumerate(parts):
+        if not ticks:  # no window is as long
+            for table in vars(fitted).values():
+                table[age] = table[age - 2]
+            continue
+        seen, predicted, real = (torch.cat(part) for part in zip(*ticks, strict=True))
+        for kind in range(len(KINDS)):
+            fitted.kernel[age, kind], fitted.base[age, kind] = _kernel(seen[:, kind], real[:, kind])
+        drift = fitted.drift(age, seen)
+        for kind in range(len(KINDS)):
+            fitted.weights[age, kind] = _weights(predicted[:, kind], drift[:, kind], real[:, kind])
+    return fitted
+
+
+def _predicted(
+    network: WorldNetwork, windows: Windows, generator: torch.Generator
+) -> Iterator[tuple[SoftScene, torch.Tensor]]:
+    """Predict windows with the recorded actions, as simulations do; yields each tick's scenes, and who was there."""
+    scene, (_, state) = windows.last_given(network.shape.materials), informed_state(network, windows, generator)
+    left = torch.arange(len(windows))
+    for tick in range(CONTEXT, windows.ticks):
+        (going,) = (windows.lengths[left] > tick).nonzero(as_tuple=True)
+        if not len(going):
+            return
+        left, state, scene = left[going], state.take(going), scene.take(going)
+        action = windows.action[left, tick - 1]
+        hidden = network.step(state, action)
+        state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
+        scene = network.decode(state, scene, action, decided=True).scene
+        yield scene, windows.at(tick)[1].kinds
+
+
+def _kernel(seen: torch.Tensor, real: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Fit presence, (B, V), to who was seen near, (B, side + 2 REACH, ...); returns the kernel and the constant."""
+    near = functional.unfold(seen.unsqueeze(1), WIDTH).transpose(1, 2)  # (B, V, width^2)
+    some = near.sum(dim=2) > 0
+    base = real[~some].double().mean() if (~some).any() else torch.zeros(())
+    inputs, wanted = near[some].double(), real[some].double() - base
+    kernel = torch.linalg.solve(
+        inputs.T @ inputs + _RIDGE * torch.eye(WIDTH**2, dtype=torch.float64), inputs.T @ wanted
+    )
+    return kernel.float().view(WIDTH, WIDTH), base.float()
+
+
+def _weights(own: torch.Tensor, drift: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """Fit the weights of both predictions of presence, (B, V) each; of the drift alone if nobody ever was there."""
+    if not real.any():
+        return torch.tensor([0.0, 1.0, 0.0])
+    from sklearn.linear_model import LogisticRegression
+
+    logits = torch.stack([logit(own), logit(drift)], dim=2).flatten(0, 1).numpy()
+    fitted = LogisticRegression(max_iter=1000).fit(logits, real.flatten().numpy() > 0)
+    return torch.tensor([*fitted.coef_[0], fitted.intercept_[0]], dtype=torch.float32)

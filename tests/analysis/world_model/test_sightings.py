@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy
 
-from analysis.world_model import sightings
-from analysis.world_model.model import WorldModel, load_model, save_model
+from analysis.world_model import unroll
+from analysis.world_model.model import LONGEST, REACH, Sightings, WorldModel, last_seen, load_model, save_model
 from analysis.world_model.scene import KINDS, MOVES, SceneShape, SoftScene, later
-from analysis.world_model.sightings import LONGEST, REACH, Sightings, fit_sightings, last_seen
+from analysis.world_model.unroll import fit_sightings
 from tests.analysis.world_model.conftest import HORIZON, Recorded
 from tests.command import assert_refuses
 
@@ -89,7 +89,7 @@ def planted(network_knows: bool, drifts: bool) -> Iterator[list[tuple[SoftScene,
 
 def fitted(monkeypatch: pytest.MonkeyPatch, **known: bool) -> Sightings:
     windows = list(planted(**known))
-    monkeypatch.setattr(sightings, "_predicted", lambda network, pairs, generator: iter(pairs))
+    monkeypatch.setattr(unroll, "_predicted", lambda network, pairs, generator: iter(pairs))
     return fit_sightings(None, windows, torch.Generator())  # type: ignore[arg-type]
 
 
@@ -110,7 +110,7 @@ def test_a_planted_drift_is_found_and_used_where_the_network_knows_nothing(monke
 def test_windows_may_be_longer_than_what_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """`train_world_model.py --horizon` goes up to 64."""
     windows = [pairs * LONGEST for pairs in planted(network_knows=False, drifts=True)]
-    monkeypatch.setattr(sightings, "_predicted", lambda network, pairs, generator: iter(pairs))
+    monkeypatch.setattr(unroll, "_predicted", lambda network, pairs, generator: iter(pairs))
     assert len(fit_sightings(None, windows[:2], torch.Generator()).kernel) == LONGEST  # type: ignore[arg-type]
 
 
@@ -132,7 +132,7 @@ def test_of_real_lives_both_together_say_more_than_either(model: WorldModel, rec
     shown = fit_sightings(model.network, windows, torch.Generator().manual_seed(3))
     again, costs = torch.Generator().manual_seed(3), torch.zeros(3)
     for window in windows:
-        for predicted, real in sightings._predicted(model.network, window, again):
+        for predicted, real in unroll._predicted(model.network, window, again):
             assert (predicted.since[:, 0] >= 1).all() and (predicted.since[:, 1:].abs().sum(dim=1) <= HORIZON).all()
             sides = (shown.weighed(predicted), shown.drifted(predicted), predicted)
             costs += torch.stack([binary_cross_entropy(side.kinds, real, reduction="sum") for side in sides]).detach()
