@@ -10,24 +10,21 @@ alternately in wall-clock time. `--clusterers` instead compares hdbscan with fas
 this project: install it first.
 """
 
+import importlib
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import tyro
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.selection import Subsample
-from benchmarks.measure import spread
+from benchmarks.measure import Output, spread, timed
 from benchmarks.scale import copied
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 
 LAYER = "action_decoder"
@@ -39,7 +36,7 @@ hdbscan.HDBSCAN(15, 5, approx_min_span_tree=False, core_dist_n_jobs=1).fit(point
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/analysis.py."""
 
     dump: tyro.conf.Positional[Path]
@@ -50,8 +47,6 @@ class Arguments:
     """Number of times to run each of the two, at least 1."""
     clusterers: bool = False
     """Only compare hdbscan with fast_hdbscan."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def main() -> None:
@@ -62,8 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         measure = compare_clusterers if arguments.clusterers else measure_analysis
         content = measure(arguments, Path(scratch))
-    if arguments.output:
-        write_json(arguments.output, content)
+    arguments.write(content)
 
 
 def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
@@ -74,8 +68,9 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
     np.save(scratch / "activations.npy", activations)
     bare, whole = [], []
     for sample in range(arguments.samples):
-        bare.append(seconds([sys.executable, "-W", "ignore", "-c", BARE, str(scratch / "activations.npy")]))
-        whole.append(seconds(analysis(dump, scratch / f"results{sample}", subsample)))
+        bare.append(seconds("-W", "ignore", "-c", BARE, scratch / "activations.npy"))
+        options = ["--subsample", subsample, "--output-dir", scratch / f"results{sample}"]
+        whole.append(seconds("analyze_activations.py", dump, *options))
     ratios = [one / other for one, other in zip(whole, bare, strict=True)]
     print(f"records               {len(activations):,}")
     print(f"bare calls, s         {spread(bare, '.1f')}")
@@ -84,30 +79,20 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
     return {"records": len(activations), "bare": bare, "whole": whole, "ratios": ratios}
 
 
-def analysis(dump: Path, results: Path, subsample: int) -> list[str]:
-    """Return the command of the default analysis."""
-    options = ["--subsample", str(subsample), "--output-dir", str(results)]
-    return [sys.executable, "analyze_activations.py", str(dump), *options]
-
-
-def seconds(command: list[str]) -> float:
-    """Return the wall-clock seconds of a command."""
-    started = time.perf_counter()
-    subprocess.run(command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - started
+def seconds(*command: object) -> float:
+    """Return the wall-clock seconds of Python with these arguments."""
+    words = [sys.executable, *map(str, command)]
+    return timed(lambda: subprocess.run(words, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, check=True))[1]
 
 
 def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]:
     """Cluster the same points with hdbscan and fast_hdbscan: planted ones, and the dump's own."""
     try:
-        started = time.perf_counter()
-        import fast_hdbscan
+        fast_hdbscan, imported = timed(lambda: importlib.import_module("fast_hdbscan"))
     except ImportError:
         raise UserError("fast_hdbscan is not installed: pip install fast-hdbscan==0.3.4") from None
-    imported = time.perf_counter() - started
-    started = time.perf_counter()
-    fast_hdbscan.HDBSCAN().fit(np.random.default_rng(0).normal(size=(100, 2)))
-    first = time.perf_counter() - started
+    few = np.random.default_rng(0).normal(size=(100, 2))
+    _, first = timed(lambda: fast_hdbscan.HDBSCAN().fit(few))
     print(f"fast_hdbscan: import {imported:.1f} s, first call {first:.1f} s")
     agreements = []
     for name, points in point_sets(arguments.dump).items():
@@ -151,9 +136,9 @@ def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> dict[st
 
     smallest, samples = settings
     exact = hdbscan.HDBSCAN(smallest, samples, approx_min_span_tree=False, core_dist_n_jobs=1)
-    slow, slow_seconds = timed(exact.fit_predict, points)
+    slow, slow_seconds = timed(lambda: exact.fit_predict(points))
     other = fast_hdbscan.HDBSCAN(min_cluster_size=smallest, min_samples=samples)
-    fast, fast_seconds = timed(other.fit_predict, points)
+    fast, fast_seconds = timed(lambda: other.fit_predict(points))
     clusters, agreement = (int(slow.max()) + 1, int(fast.max()) + 1), float(adjusted_rand_score(slow, fast))
     print(
         f"{name}, smallest {smallest}, samples {samples}: {slow_seconds:.1f} against {fast_seconds:.1f} s, "
@@ -161,12 +146,6 @@ def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> dict[st
     )
     seconds = (slow_seconds, fast_seconds)
     return {"points": name, "settings": settings, "seconds": seconds, "clusters": clusters, "adjusted_rand": agreement}
-
-
-def timed(call: Callable[[np.ndarray], np.ndarray], points: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return a call's result and its wall-clock seconds."""
-    started = time.perf_counter()
-    return call(points), time.perf_counter() - started
 
 
 if __name__ == "__main__":

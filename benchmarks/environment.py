@@ -13,17 +13,14 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pufferlib.vector
-import tyro
 
 from agent_zoo.checkpoint import versions
-from benchmarks.measure import spread
+from benchmarks.measure import Output, spread
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, make_plain_environment, observation_layout
 from reinforcement_learning.game.maps import ensure_maps
@@ -35,7 +32,7 @@ _PATHS = ("plain", "fast")
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/environment.py."""
 
     repetitions: int = 5
@@ -44,8 +41,6 @@ class Arguments:
     """Number of ticks per episode, at least 1."""
     seed: int = 1
     """Seed of the first episode."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
     env: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     """The world."""
 
@@ -57,9 +52,8 @@ def main() -> None:
         raise UserError("--repetitions and --ticks must be at least 1")
     repetitions = measure(arguments)
     show(repetitions)
-    if arguments.output:
-        settings = {**asdict(arguments.env), "maps_dir": str(arguments.env.maps_dir)}
-        write_json(arguments.output, {"settings": settings, "versions": versions(), "repetitions": repetitions})
+    settings = {**asdict(arguments.env), "maps_dir": str(arguments.env.maps_dir)}
+    arguments.write({"settings": settings, "versions": versions(), "repetitions": repetitions})
 
 
 def measure(arguments: Arguments) -> list[dict[str, float]]:

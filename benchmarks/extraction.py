@@ -30,9 +30,8 @@ from activation_store.selection import Subsample
 from activation_store.writer import DumpWriter
 from agent_zoo.checkpoint import versions
 from analysis.features import FEATURE_NAMES, feature_matrix
-from benchmarks.measure import seconds_of, spread
+from benchmarks.measure import Output, seconds_of, spread
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, groups
@@ -57,7 +56,7 @@ RECORDS_OF_NOTE = 300_000
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/extraction.py."""
 
     checkpoint: tyro.conf.Positional[Path]
@@ -72,8 +71,6 @@ class Arguments:
     """Number of times to measure reading and the loop, at least 1."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +104,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         result = measure(arguments, Path(scratch))
     show(result)
-    if arguments.output:
-        write_json(arguments.output, {**asdict(result), "ratios": result.ratios, "versions": versions()})
+    arguments.write({**asdict(result), "ratios": result.ratios, "versions": versions()})
 
 
 def measure(arguments: Arguments, scratch: Path) -> Result:

@@ -11,7 +11,6 @@ life. Agents that are moved have shadows, whose outputs are computed as well. Ti
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import torch
 import tyro
@@ -22,9 +21,8 @@ from analysis.interventions.edits.state_edits import StateEdit, Untouched
 from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from benchmarks.extraction import contest_of
-from benchmarks.measure import seconds_of, spread
+from benchmarks.measure import Output, seconds_of, spread
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 
@@ -43,7 +41,7 @@ class Moved(StateEdit):
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/interventions.py."""
 
     checkpoint: tyro.conf.Positional[Path]
@@ -54,8 +52,6 @@ class Arguments:
     """Ticks after which episodes are cut off, at least 1."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def main() -> None:
@@ -66,8 +62,7 @@ def main() -> None:
     torch.set_num_threads(1)
     times = measure(arguments)
     show(times)
-    if arguments.output:
-        write_json(arguments.output, {"arguments": asdict(arguments), "seconds": times, "versions": versions()})
+    arguments.write({"arguments": asdict(arguments), "seconds": times, "versions": versions()})
 
 
 def measure(arguments: Arguments) -> dict[str, list[float]]:

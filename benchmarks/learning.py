@@ -24,9 +24,8 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint, versions
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
-from benchmarks.measure import COLUMNS, Comparison, Floor, Work, compare, matrix_speed, operations, spread
+from benchmarks.measure import COLUMNS, Comparison, Floor, Output, Work, compare, matrix_speed, operations, spread
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
@@ -43,7 +42,7 @@ WARM_UPS = 2  # rounds after which the process holds all the memory that a dense
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/learning.py."""
 
     agents: tuple[str, ...] = field(default_factory=lambda: tuple(agent_zoo.names()))
@@ -52,8 +51,6 @@ class Arguments:
     """Checkpoint of the start kit that plays while observations are recorded; by default an untrained policy."""
     samples: int = 3
     """Number of measurements, each on a different minibatch of train.minibatch_rows segments, at least 1."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
@@ -75,13 +72,12 @@ def main() -> None:
     rollout, packed, flat = record(arguments, maps)
     results = {agent: measure(agent, rollout, arguments, maps) for agent in arguments.agents}
     show(packed, flat, results)
-    if arguments.output:
-        agents = {
-            agent: {work: {**measured, "floor": asdict(floor)} for work, (measured, floor) in by_work.items()}
-            for agent, by_work in results.items()
-        }
-        stored = {"packed": packed, "flat": flat}
-        write_json(arguments.output, {"versions": versions(), "bytes_per_agent_step": stored, "agents": agents})
+    agents = {
+        agent: {work: {**measured, "floor": asdict(floor)} for work, (measured, floor) in by_work.items()}
+        for agent, by_work in results.items()
+    }
+    stored = {"packed": packed, "flat": flat}
+    arguments.write({"versions": versions(), "bytes_per_agent_step": stored, "agents": agents})
 
 
 def record(arguments: Arguments, maps: Path) -> tuple[Rollout, float, float]:

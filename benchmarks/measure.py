@@ -11,13 +11,33 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import torch
+import tyro
 from torch.utils.flop_counter import FlopCounterMode
+
+from common.files import write_json
 
 MATRIX_SIDE = 1_024
 Work = tuple[int, Callable[[], object]]  # agent-steps per call, and the call
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where a benchmark writes what it measured."""
+
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file to write the result to."""
+
+    def write(self, result: object) -> None:
+        """Write the result, if it is wanted."""
+        if self.output:
+            write_json(self.output, result)
 
 
 Comparison = dict[str, list[float]]
@@ -45,6 +65,12 @@ def seconds_of(call: Callable[[], object], clock: Callable[[], float] = time.pro
     start = clock()
     call()
     return clock() - start
+
+
+def timed(call: Callable[[], Value]) -> tuple[Value, float]:
+    """Return a call's result and its wall-clock seconds."""
+    start = time.perf_counter()
+    return call(), time.perf_counter() - start
 
 
 def spread(values: Sequence[float], form: str) -> str:

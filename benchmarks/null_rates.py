@@ -12,15 +12,14 @@ standard error.
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 from rich.console import Console
 from scipy import stats
 
 from analysis.statistics.inference import LEVEL, Inference
+from benchmarks.measure import Output
 from benchmarks.null_rates_controls import blindness, floors, ranked_pairs, saliency_checks, verdict_cases
 from benchmarks.null_rates_lives import (
     LIMIT,
@@ -35,14 +34,13 @@ from benchmarks.null_rates_lives import (
     trainings,
 )
 from common import command_line, progress_view
-from common.files import write_json
 from common.user_error import UserError
 
 HEAD = "| case | looked for | runs | found | share | 95% interval |\n|---|---|---|---|---|---|"
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/null_rates.py."""
 
     runs: int = 200
@@ -55,8 +53,6 @@ class Arguments:
     """Only run cases whose name contains this text, such as "orders:" or "differences:"."""
     seed: int = 0
     """Seed of the synthetic dumps."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def main() -> None:
@@ -76,9 +72,8 @@ def main() -> None:
             rows += measured(case, arguments)
     above = [f"{row['case']} ({row['looked_for']})" for row in rows if row["kind"] == NULL and row["low"] > LEVEL]
     print(f"\nnulls with more than {LEVEL:.0%} beyond doubt: {'; '.join(above) or 'none'}")
-    if arguments.output:
-        settings = {name: getattr(arguments, name) for name in ("runs", "orders", "permutations", "seed")}
-        write_json(arguments.output, {**settings, "rows": rows})
+    settings = {name: getattr(arguments, name) for name in ("runs", "orders", "permutations", "seed")}
+    arguments.write({**settings, "rows": rows})
 
 
 def measured(case: Case, arguments: Arguments) -> list[dict[str, Any]]:

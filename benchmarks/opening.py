@@ -11,14 +11,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 
-from benchmarks.measure import spread
+from benchmarks.measure import Output, spread
 from common import argument_checks, command_line
 from common.argument_checks import at_least
-from common.files import write_json
 from common.user_error import UserError
 from tests.browser import QUIET, path_of_chromium
 
@@ -27,15 +26,13 @@ _LONGEST = 300.0
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/opening.py."""
 
     page: tyro.conf.Positional[Path]
     """Page written by explore.py or panel.py."""
     openings: int = 4
     """How often the page is opened, at least 1."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def open_page(path: Path, executable: str) -> dict[str, float]:
@@ -96,8 +93,7 @@ def main() -> None:
     openings = [open_page(arguments.page, executable) for _ in range(arguments.openings)]
     size = arguments.page.stat().st_size
     print(report(openings, size))
-    if arguments.output is not None:
-        write_json(arguments.output, {"bytes": size, "goal": GOAL, "openings": openings})
+    arguments.write({"bytes": size, "goal": GOAL, "openings": openings})
 
 
 if __name__ == "__main__":

@@ -10,11 +10,8 @@ found. Worlds do not differ here, and agents do not affect each other: real dump
 """
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
 from scipy import stats
 from scipy.signal import lfilter
 
@@ -22,8 +19,8 @@ from analysis.lives import Lives
 from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.effect_intervals import detectable, effect_intervals
 from analysis.statistics.inference import LEVEL, POWER, Inference
+from benchmarks.measure import Output
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 
 LIVES_AND_EPISODES = ((30, 1), (100, 1), (500, 1), (100, 4), (500, 4), (100, 10), (500, 10))
@@ -32,15 +29,13 @@ RECORDS, FEATURES, CORRELATION = 30, 4, 0.9
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/power.py."""
 
     runs: int = 60
     """Number of synthetic dumps per row of the table, at least 10."""
     seed: int = 0
     """Seed of the synthetic dumps."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def main() -> None:
@@ -57,8 +52,7 @@ def main() -> None:
             found = f"{row['d']:.2f} | {row['by_interval']:.0%} | {row['survives']:.0%}"
             print(f"| {lives} | {episodes} | {share:.0%} | {found} |", flush=True)
             rows.append(row)
-    if arguments.output:
-        write_json(arguments.output, {"runs": arguments.runs, "seed": arguments.seed, "rows": rows})
+    arguments.write({"runs": arguments.runs, "seed": arguments.seed, "rows": rows})
 
 
 def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> dict[str, float]:

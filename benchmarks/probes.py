@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tyro
@@ -31,8 +31,8 @@ from analysis.probes.targets import targets_named
 from analysis.probes.task import mean_of_the_rest
 from analysis.runs.run_folder import versions
 from analysis.statistics.resampling import folds_of
+from benchmarks.measure import Output
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -43,7 +43,7 @@ Seconds = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/probes.py."""
 
     dump: tyro.conf.Positional[Path]
@@ -52,8 +52,6 @@ class Arguments:
     """Keep one in this many records of each life, at least 1 (all)."""
     logistic_records: int = 10_000
     """Maximum number of records for the comparison of logistic regressions; 0 skips it."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def main() -> None:
@@ -71,9 +69,8 @@ def main() -> None:
     if arguments.logistic_records:
         pairs = compare_classifiers(arguments, data, inputs, targets, seconds)
         show_classifiers(seconds, pairs)
-    if arguments.output:
-        content = {"records": len(data), "targets": len(targets), "pairs": pairs, "versions": versions()}
-        write_json(arguments.output, {**content, "seconds": seconds})
+    content = {"records": len(data), "targets": len(targets), "pairs": pairs, "versions": versions()}
+    arguments.write({**content, "seconds": seconds})
 
 
 def fit_all(data: ProbeData, inputs: Sequence[Input], targets: Sequence[Feature], seconds: dict[str, Seconds]) -> None:

@@ -18,9 +18,8 @@ import tyro
 from agent_zoo.checkpoint import versions
 from agent_zoo.data_parallel import ALONE
 from benchmarks.learning import start
-from benchmarks.measure import Work, compare, spread
+from benchmarks.measure import Output, Work, compare, spread
 from common import command_line
-from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -34,15 +33,13 @@ GOAL = 1.25
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/semantic.py."""
 
     updates: int = 3
     """Number of updates to measure, at least 1."""
     codes: int = 8
     """Number of codes, 2 to 512."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
@@ -93,13 +90,12 @@ def main() -> None:
     )
     print(f"plain: {spread(comparison['dense_speeds'], '.0f')}")
     print(f"time with codes over time without: {spread(ratios, '.3f')}; goal: at most {GOAL}")
-    if arguments.output:
-        content = {
-            "with_codes": list(comparison["packed_speeds"]),
-            "plain": list(comparison["dense_speeds"]),
-            "ratios": ratios,
-        }
-        write_json(arguments.output, {**content, "batch_size": steps, "versions": versions()})
+    content = {
+        "with_codes": list(comparison["packed_speeds"]),
+        "plain": list(comparison["dense_speeds"]),
+        "ratios": ratios,
+    }
+    arguments.write({**content, "batch_size": steps, "versions": versions()})
 
 
 if __name__ == "__main__":

@@ -9,29 +9,25 @@ a sum of three of twice as many features as units. The time for a million states
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
-import tyro
 
 from activation_store.sparse_dictionary import DictionaryKind
 from analysis.runs.run_folder import versions
 from analysis.sparse.training import FitPlan, normalisation, train
+from benchmarks.measure import Output, timed
 from common import command_line
-from common.files import write_json
 
 MILLION = 1_000_000
 TRUE_UNITS, TRUE_FEATURES, ACTIVE = 24, 48, 3
 TRUE_STATES = 20_000
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Output):
     """Arguments of benchmarks/sparse_autoencoder.py."""
 
     states: int = 50_000
@@ -46,8 +42,6 @@ class Arguments:
     """Kind of autoencoder."""
     epochs: int = 10
     """Passes over the states that the time for a million is of; one is measured."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file to write the result to."""
 
 
 def main() -> None:
@@ -56,8 +50,7 @@ def main() -> None:
     result = measure(arguments)
     for name, value in result.items():
         print(f"{name.replace('_', ' ')}: {value:.3g}")
-    if arguments.output:
-        write_json(arguments.output, {**asdict(arguments), **result, "output": None, "versions": versions()})
+    arguments.write({**asdict(arguments), **result, "output": None, "versions": versions()})
 
 
 def measure(arguments: Arguments) -> dict[str, float]:
@@ -70,13 +63,13 @@ def measure(arguments: Arguments) -> dict[str, float]:
     states, _ = planted(arguments.states, arguments.units, 2 * arguments.units)
     plan = FitPlan(arguments.kind, features, arguments.k, 0, 1)
     before = time.process_time()
-    seconds, _ = _timed(lambda: _trained(plan, states))
+    _, seconds = timed(lambda: _trained(plan, states))
     processor = time.process_time() - before
     to_minutes = MILLION * arguments.epochs / arguments.states / 60
     few, truth = planted(TRUE_STATES, TRUE_UNITS, TRUE_FEATURES)
     wanted = 2 * TRUE_FEATURES
-    own_seconds, decoder = _timed(lambda: _trained(FitPlan(arguments.kind, wanted, ACTIVE, 0, 30), few))
-    library_seconds, atoms = _timed(lambda: _library(few, wanted))
+    decoder, own_seconds = timed(lambda: _trained(FitPlan(arguments.kind, wanted, ACTIVE, 0, 30), few))
+    atoms, library_seconds = timed(lambda: _library(few, wanted))
     return {
         "threads": torch.get_num_threads(), "seconds": seconds, "processor_seconds": processor,
         "minutes_for_a_million": seconds * to_minutes, "processor_minutes_for_a_million": processor * to_minutes,
@@ -115,12 +108,6 @@ def _library(states: np.ndarray, features: int) -> np.ndarray:
 
 def _nearest(truth: np.ndarray, directions: np.ndarray) -> float:
     return float((truth @ directions.T).max(axis=1).mean())
-
-
-def _timed(work: Callable[[], Value]) -> tuple[float, Value]:
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
 
 
 if __name__ == "__main__":

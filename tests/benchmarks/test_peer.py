@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
+from benchmarks.training import RecordedWorlds, Repetition, plain_worlds
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from tests.command import assert_refuses
