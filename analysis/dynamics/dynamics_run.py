@@ -1,9 +1,8 @@
 """A run of analyze_dynamics.py: each stage in turn, and the files that it writes, up to the report."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,7 +16,7 @@ from analysis.clusters.components import cluster_directions
 from analysis.dynamics import figures, report
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.memory_length import memory_use
-from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
+from analysis.dynamics.perturbations import compare, read_followed
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.stages import (
     Effects,
@@ -89,7 +88,8 @@ def analyse(
     if loaded is not None:
         update = Update(loaded[0])
         update.place(settings.layer)  # refuses a layer that is no state
-    parts = Parts(settings.run_folder, _key(settings))
+    arguments = {name: str(value) for name, value in vars(settings).items() if name not in ("name", "output_dir")}
+    parts = Parts(settings.run_folder, {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)})
     edits = read_followed(settings.interventions, metadata.checkpoint_sha256)
     if parts.there:
         console.print(f"going on after: {', '.join(parts.there)}", highlight=False)
@@ -99,8 +99,15 @@ def analyse(
     write_motion(states, motion, folder, show)
     effects = None if update is None else study_effects(settings, states, motion, update, parts, show)
     write_correlations(states, motion, effects, folder, show)
-    persisting = None
-    if loaded is not None and update is not None:
+    summary = report.summary(states, motion)
+    sections: list[Section] = [
+        ("Single states", report.state_lines(states), _STATE_FIGURES),
+        ("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
+    ]
+    if loaded is None or update is None or effects is None:
+        nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
+        summary |= dict.fromkeys((*nothing, "interventions"))
+    else:
         policy, info = loaded
         persisting = study_persistence(settings, metadata, policy, info.layout, states, motion, update, parts, show)
         write_persisting(states, motion, persisting, update, folder, show)
@@ -111,11 +118,14 @@ def analyse(
                 )
             folder.save_text("followed_edits.tsv", tab_separated(report.edit_rows(edits)))
             folder.save_figure("followed_edits.png", figures.followed_edits(edits, states.data.heading))
+        summary |= {**report.effects_summary(effects), **report.persistence_summary(persisting, states)}
+        summary["interventions"] = report.edit_rows(edits)
+        lines = report.persistence_lines(persisting, states, settings.reach) + report.edit_lines(edits)
+        sections.append(("How long things last", lines, _LASTING_FIGURES))
     slow = [] if effects is None else list(effects.mode_read_outs)
     directions = directions_of(states, slow, settings.run_folder.name, settings.dump.resolve().name)
     write_directions(folder.path / DIRECTIONS_FILE, list(directions))
-    sections = _sections(settings, features, states, motion, effects, persisting, edits)
-    folder.save_json("summary.json", _summary(states, motion, effects, persisting, edits))
+    folder.save_json("summary.json", summary)
     texts = "\n\n".join("\n".join(lines) for _, lines, _ in sections)
     folder.save_text("summary.txt", f"{texts}\n")
     heading = f"Dynamics of {metadata.policy}: {settings.layer}"
@@ -123,38 +133,6 @@ def analyse(
     folder.save_text(REPORT_FILE, summary_page(folder.path, heading, sections, command))
     parts.remove()
     console.print(texts, highlight=False, markup=False)
-
-
-def _sections(
-    settings: DynamicsSettings, features: tuple[Feature, ...], states: StudiedStates, motion: Motion,
-    effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit],
-) -> list[Section]:  # fmt: skip
-    sections: list[Section] = [
-        ("Single states", report.state_lines(states), _STATE_FIGURES),
-        ("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
-    ]
-    if persisting is not None:
-        lines = report.persistence_lines(persisting, states, settings.reach)
-        sections.append(("How long things last", lines + report.edit_lines(edits), _LASTING_FIGURES))
-    return sections
-
-
-def _summary(
-    states: StudiedStates, motion: Motion, effects: Effects | None, persisting: Persisting | None,
-    edits: list[FollowedEdit],
-) -> dict[str, Any]:  # fmt: skip
-    if effects is None or persisting is None:
-        nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
-        return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
-    return {
-        **report.summary(states, motion), **report.effects_summary(effects),
-        **report.persistence_summary(persisting, states), "interventions": report.edit_rows(edits),
-    }  # fmt: skip
-
-
-def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
-    arguments = {name: str(value) for name, value in vars(settings).items() if name not in ("name", "output_dir")}
-    return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}
 
 
 def directions_of(states: StudiedStates, slow: list[np.ndarray], run: str, dump: str) -> Iterator[Direction]:

@@ -1,5 +1,6 @@
 """Every option of train_world_model.py, and of the commands of simulate.py; loads nothing heavy."""
 
+import argparse
 import functools
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -404,7 +405,11 @@ def refuse_directions_by_number(arguments: list[str]) -> None:
     Raises:
         UserError: one of them is given; the message says what to use.
     """
-    origins, targets = (_numbers(arguments, f"--swap-directions-{part}") for part in ("from", "to"))
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for part in ("from", "to"):
+        parser.add_argument(f"--swap-directions-{part}", f"--swap_directions_{part}", nargs="*", dest=part)
+    given = vars(parser.parse_known_args(arguments)[0])
+    origins, targets = given["from"], given["to"]
     if origins is None and targets is None:
         return
     numbered = []
@@ -415,17 +420,3 @@ def refuse_directions_by_number(arguments: list[str]) -> None:
         else:
             numbered.append(f"--edit swap --from ic_{origin} --to ic_{target} --change")
     raise UserError(f"directions have names here; with those of analyze_dynamics.py, use {' '.join(numbered)}")
-
-
-def _numbers(arguments: list[str], option: str) -> list[str] | None:
-    """The values after an option, which may be written with underscores; None if it is not given."""
-    for place, argument in enumerate(arguments):
-        name, _, value = argument.partition("=")
-        if name.replace("_", "-") == option:
-            numbers = [value] if value else []
-            for following in arguments[place + 1 :]:
-                if following.startswith("-"):
-                    break
-                numbers.append(following)
-            return numbers
-    return None
