@@ -111,46 +111,30 @@ def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
 
 Tables = Mapping[str, torch.Tensor]
 Activation = Callable[[torch.Tensor], torch.Tensor]
-
-
-def _as_it_is(values: torch.Tensor) -> torch.Tensor:
-    return values
-
-
-def _first_convolution(policy: Any, planes: torch.Tensor) -> torch.Tensor:
-    first: torch.Tensor = policy.tile_convolution.convolution(planes)
-    return first
-
-
-def _entity_features(policy: Any, rows: torch.Tensor) -> torch.Tensor:
-    features: torch.Tensor = policy.entity_features(rows)
-    return features
+PartOfPolicy = Callable[[Any, torch.Tensor], torch.Tensor]
+_AS_IT_IS = nn.Identity()
 
 
 def _means(policy: Any, rows: Tables) -> list[torch.Tensor]:
     return [table.mean(dim=1) for table in rows.values()]
 
 
-def _means_of_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
-    return [rows["inventory"].mean(dim=1), rows["market"].mean(dim=1)]
-
-
 @dataclass(frozen=True)
 class Plain:
     """The parts in which the agents' networks differ."""
 
-    describe: Callable[[Any, torch.Tensor], torch.Tensor]  # embeds tiles, (B, tiles, 3) -> (B, tiles, units)
+    describe: PartOfPolicy  # embeds tiles, (B, tiles, 3) -> (B, tiles, units)
     # convolve: the first layers over embedded tiles, (B, units, side, side) -> (B, channels, rows, columns)
-    convolve: Callable[[Any, torch.Tensor], torch.Tensor] = _first_convolution
+    convolve: PartOfPolicy = lambda policy, planes: policy.tile_convolution.convolution(planes)
     # entities: what the encoders of entities and of the agent's own row read, (R, columns) -> (R, units)
-    entities: Callable[[Any, torch.Tensor], torch.Tensor] = _entity_features
+    entities: PartOfPolicy = lambda policy, rows: policy.entity_features(rows)
     rows: Activation = functional.relu  # applied after the encoders of rows
     own: Activation = functional.relu  # applied after the encoder of the agent's own row
     # pooled: makes parts of the projection's input, (B, hidden) each, of all tables' encoded rows, (B, rows, hidden)
     # each
     pooled: Callable[[Any, Tables], list[torch.Tensor]] = _means
     task: Activation = functional.relu  # applied after the encoder of the task
-    projected: Activation = _as_it_is  # applied after the projection
+    projected: Activation = _AS_IT_IS  # applied after the projection
 
 
 class DensePolicy(nn.Module):
@@ -236,20 +220,14 @@ def _in_view(tile: torch.Tensor, side: int) -> Sequence[torch.Tensor]:
     return (tile[:, :, :2] - middle + side // 2).unbind(2)
 
 
-def _start_kit_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
-    row, column = _in_view(tile, policy.layout.view_side)
-    return torch.cat(
-        [policy.row.weight[row], policy.column.weight[column], policy.material.weight[tile[:, :, 2]]], dim=2
-    )
-
-
-def _takeru_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
+def _materials(policy: Any, tile: torch.Tensor) -> torch.Tensor:
     described: torch.Tensor = policy.material.weight[tile[:, :, 2]]
     return described
 
 
-def _yaofeng_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
-    return torch.cat([tile[:, :, :2] / 128 - 0.5, policy.material.weight[tile[:, :, 2]]], dim=2)
+def _start_kit_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
+    row, column = _in_view(tile, policy.layout.view_side)
+    return torch.cat([policy.row.weight[row], policy.column.weight[column], _materials(policy, tile)], dim=2)
 
 
 def _residual_block(policy: Any, planes: torch.Tensor) -> torch.Tensor:
@@ -257,11 +235,6 @@ def _residual_block(policy: Any, planes: torch.Tensor) -> torch.Tensor:
     inner = functional.conv2d(planes, block.convolution.weight, block.convolution.bias, padding=1)
     inner = block.second_norm(block.second_convolution(functional.relu(block.norm(inner))))
     return functional.relu(planes + inner)
-
-
-def _yaofeng_entities(policy: Any, rows: torch.Tensor) -> torch.Tensor:
-    described: torch.Tensor = policy.entity_perceptron(policy.entity_features(rows))
-    return described
 
 
 def _yaofeng_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
@@ -276,21 +249,24 @@ def _all_places(policy: Any, inventory: torch.Tensor) -> torch.Tensor:
     return functional.linear(inventory.flatten(1), layer.weight, layer.bias)
 
 
-def _start_kit_means(policy: Any, rows: Tables) -> list[torch.Tensor]:
-    return _means(policy, {**rows, "market": policy.market_encoder(rows["market"])})
-
-
-def _takeru_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
-    return [_all_places(policy, rows["inventory"]), policy.market_encoder(rows["market"]).mean(dim=1)]
-
-
 _PLAIN: dict[type[nn.Module], Plain] = {
-    start_kit.Policy: Plain(_start_kit_tiles, rows=_as_it_is, pooled=_start_kit_means, task=_as_it_is),
+    start_kit.Policy: Plain(
+        _start_kit_tiles, rows=_AS_IT_IS, task=_AS_IT_IS,
+        pooled=lambda policy, rows: _means(policy, {**rows, "market": policy.market_encoder(rows["market"])}),
+    ),
     start_kit.EarlierPolicy: Plain(_start_kit_tiles),
-    takeru.Policy: Plain(_takeru_tiles, rows=_as_it_is, pooled=_takeru_items, task=_as_it_is),
-    takeru.EarlierPolicy: Plain(_takeru_tiles, pooled=_means_of_items),
+    takeru.Policy: Plain(
+        _materials, rows=_AS_IT_IS, task=_AS_IT_IS,
+        pooled=lambda policy, rows: [
+            _all_places(policy, rows["inventory"]), policy.market_encoder(rows["market"]).mean(dim=1)
+        ],
+    ),
+    takeru.EarlierPolicy: Plain(
+        _materials, pooled=lambda policy, rows: [rows[name].mean(dim=1) for name in ("inventory", "market")]
+    ),
     yaofeng.Policy: Plain(
-        _yaofeng_tiles, _residual_block, _yaofeng_entities, rows=_as_it_is, own=_as_it_is, pooled=_yaofeng_items,
-        task=_as_it_is, projected=functional.relu,
+        lambda policy, tile: torch.cat([tile[:, :, :2] / 128 - 0.5, _materials(policy, tile)], dim=2),
+        _residual_block, lambda policy, rows: policy.entity_perceptron(policy.entity_features(rows)),
+        rows=_AS_IT_IS, own=_AS_IT_IS, pooled=_yaofeng_items, task=_AS_IT_IS, projected=functional.relu,
     ),
 }  # fmt: skip
