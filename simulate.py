@@ -207,14 +207,14 @@ def validate(options: ValidationOptions, held_out: "HeldOut", folder: Path) -> N
     from analysis.world_model import validation
     from common.progress_view import progress
 
-    origin, folder = held_out.origin, folder / "validation"
-    runs = [validation.read_intervened(run, origin.policy, origin.policy_sha256) for run in options.runs]
+    folder = folder / "validation"
+    wanted = [edits for run in options.runs for edits in validation.read_intervened(run, held_out)]
     with progress("validating") as share:
-        rows = validation.compare_edits(held_out, runs, options.lives, options.ticks, options.seed, share)
+        rows = validation.compare_edits(held_out, wanted, options.lives, options.ticks, options.seed, share)
     agreement = validation.sign_agreement(rows)
     settings = {
         "runs": list(map(str, options.runs)), "lives": options.lives, "ticks": options.ticks, "seed": options.seed,
-        "dump": origin.dump,
+        "dump": held_out.origin.dump,
     }  # fmt: skip
     validation.save_validation(folder, rows, agreement, options.file, settings)
     print("\nchanges at once, in play, with 95% intervals: over recorded lives; in the game over episodes")

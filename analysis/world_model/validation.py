@@ -4,7 +4,7 @@ What they do at once is compared on maps that the model was not trained on, quan
 agree.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from activation_store.directions import Directions
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
 from activation_store.schema import OPTIONS
-from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.observation import PackedObservation
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from analysis.interventions.edits.edit_options import EditOptions, needs_directions
 from analysis.interventions.effects.inference import OverEpisodes
@@ -31,8 +28,8 @@ from analysis.statistics.resampling import Estimate
 from analysis.world_model.edits import QUANTITIES, SIDES, Edits, Made, changes_at_once, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import SETTLING
-from analysis.world_model.outcomes import Row, columns_of, over_lives, write_table
-from analysis.world_model.windows import CONTEXT, Windows, as_windows
+from analysis.world_model.outcomes import Row, columns_of, concatenated, over_lives, write_table
+from analysis.world_model.windows import CONTEXT, as_windows
 from common.files import sha256, write_json
 from common.user_error import UserError
 
@@ -72,15 +69,8 @@ class InGame:
     episodes: int
 
 
-@dataclass(frozen=True, eq=False)
-class Intervened:
-    """A finished run."""
-
-    folder: Path
-    options: tuple[EditOptions, ...]  # of its edits, made together, with all doses
-    directions: Directions | None
-    dictionary: SparseDictionary | None
-    in_game: tuple[InGame, ...]  # what they did, dose by dose
+Intervened = tuple[str, Edits, InGame]
+"""The name of a finished run, its edits of one dose, made together, and what they did in the game."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +92,21 @@ class Validated:
     episodes: int  # in the game
 
 
-def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
-    """Read a finished run of intervene.py.
+def read_intervened(folder: Path, held_out: HeldOut) -> list[Intervened]:
+    """Read a finished run of intervene.py, dose by dose.
 
     Raises:
         UserError: the run is another script's, unfinished or damaged, edited another policy, made an edit that
-            simulations cannot make, or lacks what is compared.
+            simulations cannot make, or lacks what is compared; or a direction or a dictionary does not fit.
     """
     finished = open_finished(folder, "intervene.py")
     if LIVES_FILE not in finished:
         raise UserError(f"{folder} is no run of intervene.py: give folders that it wrote")
-    run = finished.description()
-    if run.input.get("policy") != policy_sha256:
-        raise UserError(f"{folder} edited another policy than {policy} in the world model: give runs on that one")
+    run, origin = finished.description(), held_out.origin
+    if run.input.get("policy") != origin.policy_sha256:
+        raise UserError(
+            f"{folder} edited another policy than {origin.policy} in the world model: give runs on that one"
+        )
     options = _options(folder, run.arguments)
     dictionary = dictionary_of_run(finished, run) if run.arguments.get("features") else None
     named = any(needs_directions(option, run.arguments.get("features")) for option in options)
@@ -123,8 +115,13 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
     played, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     arms = [arm for arm in played.arms if arm.policy == "trained" and arm.kind in _KINDS]
     over = OverEpisodes(Inference(permutations=_DRAWS, bootstraps=_DRAWS, seed=played.seed))
-    arms_in_game = tuple(_in_game(folder, arm, lives, over) for arm in arms)
-    return Intervened(folder, options, directions, dictionary, arms_in_game)
+    in_game = [_in_game(folder, arm, lives, over) for arm in arms]
+    return [
+        (folder.resolve().name, edits, game)
+        for edits in requested_edits(options, held_out, directions, dictionary)
+        for game in in_game
+        if game.dose == next((edit["dose"] for edit in edits.described if "dose" in edit), None)
+    ]
 
 
 _NOT_SIMULATED = {
@@ -167,7 +164,7 @@ def _in_game(folder: Path, arm: Arm, lives: LivesTable, over: OverEpisodes) -> I
 
 
 def compare_edits(
-    held_out: HeldOut, runs: Sequence[Intervened], lives: int, ticks: int, seed: int,
+    held_out: HeldOut, wanted: Sequence[Intervened], lives: int, ticks: int, seed: int,
     report: Callable[[float], None],
 ) -> list[Validated]:  # fmt: skip
     """Make the edits of finished runs on recorded and in simulated ticks; returns a row for each edit and quantity.
@@ -176,45 +173,27 @@ def compare_edits(
         lives: starts; as many as there are if those are fewer.
 
     Raises:
-        UserError: a direction or a dictionary does not fit, or no life is long enough.
+        UserError: no life is long enough.
     """
-    wanted = [
-        (run, edits, game)
-        for run in runs
-        for edits in requested_edits(run.options, held_out, run.directions, run.dictionary)
-        for game in run.in_game
-        if game.dose == _dose(edits)
-    ]
     parts: list[list[dict[str, np.ndarray]]] = [[] for _ in wanted]
-    life = []
-    for number, (windows, observation) in enumerate(_batches(held_out, lives, ticks, seed)):
+    life, model = list[np.ndarray](), held_out.model
+    for number, sequences in enumerate(held_out.sequences(ticks - 1, seed)):
+        done = sum(map(len, life))
+        if done >= lives:
+            break
+        windows = as_windows(sequences, model.policy, model.info).part(0, min(lives - done, len(sequences)))
+        observation = packed_observation(sequences.records, model.layout, model.policy.mask)
         life.append(life_numbers(windows))
         for place, (_, edits, game) in enumerate(wanted):
-            predicted = changes_at_once(held_out.model, windows, observation, edits, game.made, ticks, seed + number)
-            parts[place].append(predicted)
-            report((sum(map(len, life)) - len(windows) * (1 - (place + 1) / len(wanted))) / lives)
+            parts[place].append(changes_at_once(model, windows, observation, edits, game.made, ticks, seed + number))
+            report((done + len(windows) * (place + 1) / len(wanted)) / lives)
     if not life:
         raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
-    rows = []
-    for (run, edits, game), part in zip(wanted, parts, strict=True):
-        changes = {side: np.concatenate([change[side] for change in part]) for side in SIDES}
-        rows += validated_rows(run.folder.resolve().name, edits.name, game, changes, np.concatenate(life), seed)
-    return rows
-
-
-def _dose(edits: Edits) -> float | None:
-    doses: list[float] = [edit["dose"] for edit in edits.described if "dose" in edit]
-    return doses[0] if doses else None
-
-
-def _batches(held_out: HeldOut, lives: int, ticks: int, seed: int) -> Iterator[tuple[Windows, PackedObservation]]:
-    model, left = held_out.model, lives
-    for sequences in held_out.sequences(ticks - 1, seed):
-        if left <= 0:
-            return
-        windows = as_windows(sequences, model.policy, model.info).part(0, min(left, len(sequences)))
-        yield windows, packed_observation(sequences.records, model.layout, model.policy.mask)
-        left -= len(windows)
+    return [
+        row
+        for (run, edits, game), part in zip(wanted, parts, strict=True)
+        for row in validated_rows(run, edits.name, game, concatenated(part), np.concatenate(life), seed)
+    ]
 
 
 def validated_rows(
