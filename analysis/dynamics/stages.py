@@ -396,15 +396,7 @@ def study_persistence(
     life = tracks.lives.index[records]
     kept = [lasting(distance, life, settings.seed) for distance in apart]
     starts = tracks.state[evenly(records, STARTS)]
-    held = _held(motion, update, starts, parts, step)
-    length = _length(settings, metadata, policy, layout, tracks, update, records, parts, step)
-    return Persisting(records, kept, starts, held, length)
-
-
-def _held(motion: Motion, update: Update, starts: np.ndarray, parts: Parts, step: Step) -> dict[str, FixedPoints]:
-    """Find fixed points for the mean input of all ticks, and of each of the largest behaviours."""
-    tracks, label = motion.tracks, motion.behaviours.label
-    inputs = {"mean of all ticks": tracks.read.mean(axis=0)}
+    inputs, label = {"mean of all ticks": tracks.read.mean(axis=0)}, motion.behaviours.label
     for number in range(min(_BEHAVIOURS_HELD, motion.behaviours.count)):
         inputs[f"mean of behaviour {number}"] = tracks.read[label == number].mean(axis=0)
     held = {}
@@ -412,24 +404,16 @@ def _held(motion: Motion, update: Update, starts: np.ndarray, parts: Parts, step
         with step(f"fixed points for the {name}") as progress:
             compute = partial(find_fixed_points, update, read, starts, progress)
             held[name] = parts.data(f"settled-{number}", FixedPoints, compute)
-    return held
-
-
-def _length(
-    settings: DynamicsSettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout,
-    tracks: Tracks, update: Update, records: np.ndarray, parts: Parts, step: Step,
-) -> MemoryLength | str:  # fmt: skip
+    length: MemoryLength | str
     try:
         check_shows_everything(settings.dump, layout)
     except UserError as error:
-        return str(error)
-    with step(f"memory length at {len(records)} decisions") as progress:
-
-        def compute() -> MemoryLength:
-            observation = read_observations(settings.dump, tracks, records, layout, policy)
-            return memory_length(
-                policy, update, tracks, situations(tracks.records, metadata), records, observation, settings.reach,
-                settings.seed, progress,
-            )  # fmt: skip
-
-        return parts.data("length", MemoryLength, compute)
+        length = str(error)
+    else:
+        with step(f"memory length at {len(records)} decisions") as progress:
+            length = parts.data("length", MemoryLength, lambda: memory_length(
+                policy, update, tracks, situations(tracks.records, metadata), records,
+                read_observations(settings.dump, tracks, records, layout, policy), settings.reach, settings.seed,
+                progress,
+            ))  # fmt: skip
+    return Persisting(records, kept, starts, held, length)

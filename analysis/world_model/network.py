@@ -317,7 +317,9 @@ class WorldNetwork(nn.Module):
         large = functional.interpolate(small, size=(side, side), mode="nearest")
         away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]
         painted = self.paint(torch.cat([shifted, large, away, known], dim=1)).flatten(2)
-        around = self.look_around(torch.cat([read, levels.flatten(1), self._around_agent(shifted)], dim=1))
+        beside = slice(side // 2 - _NEAR, side // 2 + _NEAR + 1)
+        beside_agent = shifted[:, :, beside, beside].flatten(1)  # its own tile and those next to it, (B, planes * 9)
+        around = self.look_around(torch.cat([read, levels.flatten(1), beside_agent], dim=1))
         vitals = changed_levels(levels, self.say_vitals(around).view(-1, len(VITALS), CHANGES))
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
@@ -359,11 +361,6 @@ class WorldNetwork(nn.Module):
             places += self.position
             values += (before.own[:, self.position] + path).unbind(1)
         return own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1))
-
-    def _around_agent(self, views: torch.Tensor) -> torch.Tensor:
-        """Return what is on the agent's tile and on those next to it, (B, planes, side, side) to (B, planes * 9)."""
-        first, last = self.shape.side // 2 - _NEAR, self.shape.side // 2 + _NEAR + 1
-        return views[:, :, first:last, first:last].flatten(1)
 
     def _log_probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Mix 1% of an even distribution into each group, so that no value is ever impossible."""

@@ -235,7 +235,13 @@ def simulate(
     with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.donors]
     watched = tuple({layer for edits in with_donors for layer in edits.layers})
     with torch.no_grad(), ExitStack() as stack:
-        writers = [_writer(held_out, options, arm, stack) for arm in arms]
+        writers = list[DumpWriter | None]()
+        for arm in arms:
+            writers.append(None)
+            if arm.folder:
+                metadata = simulated_metadata(held_out, options, arm)
+                metadata.environment[COMMAND] = this_command()
+                writers[-1] = stack.enter_context(DumpWriter(arm.folder, metadata))
         batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
         for episode, starts in enumerate(batches):
             unedited = UneditedLives(watched)
@@ -250,15 +256,6 @@ def simulate(
                 done += len(starts.life)
                 report(done, total)
     return np.concatenate(life), [concatenated(parts) for parts in outcomes]
-
-
-def _writer(held_out: HeldOut, options: SimulationOptions, arm: Arm, stack: ExitStack) -> DumpWriter | None:
-    """Open the dump that an arm writes, if any, until the stack is closed."""
-    if not arm.folder:
-        return None
-    metadata = simulated_metadata(held_out, options, arm)
-    metadata.environment[COMMAND] = this_command()
-    return stack.enter_context(DumpWriter(arm.folder, metadata))
 
 
 def _play(

@@ -31,7 +31,6 @@ from analysis.world_model.scene import (
     unknown_terrain,
     with_view,
 )
-from common.number_text import plural
 from common.user_error import UserError
 
 CONTEXT = 3
@@ -161,8 +160,8 @@ def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> tuple[tuple[i
     known = np.unique([number for number in maps.values() if number is not None])
     if len(known) < 2:
         raise UserError(
-            f"{folder} holds episodes on {plural(len(known), 'map')}: a world model is trained on some maps and tested "
-            "on others: extract again with more --episodes"
+            f"{folder} holds episodes on {'1 map' if len(known) else '0 maps'}: a world model is trained on some maps "
+            "and tested on others: extract again with more --episodes"
         )
     drawn = np.random.default_rng(seed).permutation(known)[: max(1, round(len(known) / _TEST_SHARE))]
     test = tuple(episode for episode, number in maps.items() if number in drawn)
