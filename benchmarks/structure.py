@@ -1,7 +1,7 @@
 """Structure of the code: files and lines by room, import cycles, and what each script reaches and takes for `--help`.
 
 python -m benchmarks.structure
-python -m benchmarks.structure --functions 20 --samples 5
+python -m benchmarks.structure --samples 5
 """
 
 import statistics
@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import command_line
-from tests.house import ROOT, Arrows, circle, file_arrows, functions, modules, room_arrows
+from tests.house import ROOT, Arrows, circle, file_arrows, modules, room_arrows
 
 
 @dataclass(frozen=True)
 class Arguments:
     """Arguments of benchmarks/structure.py."""
 
-    functions: int = 10
-    """Number of longest functions to list."""
     samples: int = 3
     """Number of times to run each script's --help; the median is printed, in seconds."""
 
@@ -84,11 +82,6 @@ def main() -> None:
         cycle = circle(arrows)
         count = sum(map(len, arrows.values()))
         print(f"{name}: {len(arrows)}, imports between them: {count}, circle: {' -> '.join(cycle) or 'none'}")
-    rows = [
-        (str(length), name, str(path.relative_to(ROOT)))
-        for length, name, path in functions(modules().values())[: arguments.functions]
-    ]
-    command_line.print_table(("lines", "function", "file"), rows)
     stages = sorted(path for path in ROOT.glob("*.py"))
     scripts = [
         (path.name, str(len(reached(path.stem, between_files))), f"{help_seconds(path, arguments.samples):.2f}")

@@ -3,7 +3,6 @@
 import ast
 import functools
 import graphlib
-from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -60,17 +59,6 @@ def circle(arrows: Arrows) -> list[str]:
     except graphlib.CycleError as error:
         return list(error.args[1])
     return []
-
-
-def functions(paths: Iterable[Path]) -> list[tuple[int, str, Path]]:
-    """Return lines, name and file of every function, the longest first."""
-    result = [
-        ((node.end_lineno or node.lineno) - node.lineno + 1, node.name, path)
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    return sorted(result, key=lambda item: -item[0])
 
 
 def _module_of(name: str, known: set[str]) -> str:
