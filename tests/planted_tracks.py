@@ -11,8 +11,7 @@ from activation_store.layers import MemoryCell
 from activation_store.records import RaggedRows, Records
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import Memory
-from analysis.dynamics.tracks import Tracks, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, tensor
 from analysis.lives import lives_of
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
-from analysis.dynamics.tracks import load_policy_of, read_tracks
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Update, load_policy_of, read_tracks
 from common.array_files import arrays_of
 from common.files import sha256
 from common.user_error import UserError

@@ -28,7 +28,7 @@ from analysis.dynamics.stages import (
     study_persistence,
     study_states,
 )
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Update
 from analysis.features import Feature
 from analysis.pages.pages import Section, command_of, summary_page
 from analysis.runs.cluster_run import BEHAVIOURS_FILE, LABELS_FILE

@@ -11,8 +11,7 @@ from analysis.dynamics.fixed_points import FixedPoints, time_constants
 from analysis.dynamics.jacobians import mean_jacobians
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
 from analysis.dynamics.stages import Effects, Motion, Persisting, StudiedStates
-from analysis.dynamics.tracks import tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Update, tensor
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE

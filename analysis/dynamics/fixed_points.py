@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from analysis.dynamics.tracks import Tracks, portions, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, portions, tensor
 
 TICKS = 2000
 """For how long the memory is followed from each start."""

@@ -15,8 +15,7 @@ from activation_store.schema import DumpMetadata, Records
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation
-from analysis.dynamics.tracks import Tracks, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, tensor
 from analysis.features import feature_matrix, features_named
 from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation

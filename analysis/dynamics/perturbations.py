@@ -11,8 +11,7 @@ import torch
 from activation_store.directions import Direction, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.dynamics.jacobians import Probes
-from analysis.dynamics.tracks import Tracks, portions, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, portions, tensor
 from analysis.runs.finished_files import EFFECTS_FILE, StoredEstimate, open_finished
 from analysis.statistics.resampling import Estimate, half_life, means_over_lives
 from common.argument_checks import split

@@ -49,8 +49,7 @@ from analysis.dynamics.neighbours import (
 )
 from analysis.dynamics.perturbations import Lasting, distances, lagged_jacobians, lasting
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
-from analysis.dynamics.tracks import Tracks, evenly, read_tracks, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, evenly, read_tracks, tensor
 from analysis.features import Feature, feature_matrix
 from analysis.lives import Lives
 from analysis.recorded.recorded_observation import check_shows_everything

@@ -24,8 +24,7 @@ from analysis.dynamics.circuits.circuit import Circuit, Share, find_circuit
 from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of
 from analysis.dynamics.memory_length import read_observations
 from analysis.dynamics.settings import DynamicsSettings
-from analysis.dynamics.tracks import Tracks, read_tracks
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, read_tracks
 from analysis.figures.style import new_figure, style, title
 from analysis.pages.pages import command_of, summary_page
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers

@@ -31,8 +31,7 @@ from analysis.dynamics.subspaces.alignment import (
     varying,
 )
 from analysis.dynamics.subspaces.options import GOAL, LearnOptions
-from analysis.dynamics.tracks import Tracks, load_policy_of, read_tracks
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, load_policy_of, read_tracks
 from analysis.features import feature_matrix, features_named
 from analysis.features.registry import CATEGORIES
 from analysis.runs.run_folder import RunFolder, description

@@ -13,8 +13,7 @@ from agent_zoo.memory import CELLS, LeakyAverages
 from analysis.dynamics.fixed_points import layer_jacobian, slow_modes, spectra, time_constants
 from analysis.dynamics.jacobians import Probes, mean_jacobians, sign_agreement
 from analysis.dynamics.perturbations import lagged_jacobians
-from analysis.dynamics.tracks import Tracks, evenly, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, evenly, tensor
 from tests.command import assert_refuses
 from tests.planted_tracks import nothing, states_of, tracks_of, with_memory
 

@@ -34,8 +34,7 @@ from analysis.dynamics.memory_length import (
 )
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
 from analysis.dynamics.report import edit_lines, edit_rows
-from analysis.dynamics.tracks import Tracks, tensor
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, Update, tensor
 from analysis.statistics.resampling import Estimate
 from common.files import sha256
 from tests.command import assert_refuses

@@ -8,7 +8,7 @@ from activation_store.reader import read_dump
 from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
 from analysis.dynamics.jacobians import Probes, mean_jacobians
-from analysis.dynamics.update import Update
+from analysis.dynamics.tracks import Update
 from analysis.world_model.derivatives import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
 from analysis.world_model.imagination import imagine
 from tests.command import assert_refuses
