@@ -9,10 +9,10 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.reader import read_dump
 from analysis.interventions.edits.edit_options import EditOptions
+from analysis.world_model.derivatives import components_of
 from analysis.world_model.findings import value_saliency
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel, load_model, save_model
-from analysis.world_model.saliency import components_of
 from analysis.world_model.unroll import remember
 from analysis.world_model.windows import CONTEXT
 from tests.analysis.world_model.test_edits import edits_of
