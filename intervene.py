@@ -70,7 +70,7 @@ def main() -> None:
         learn_options = command_line.parse(LearnOptions, __doc__)
         learn_options.check()
 
-        from analysis.dynamics.subspaces.learn_run import learn
+        from analysis.dynamics.subspaces.alignment import learn
 
         learn(learn_options)
         return

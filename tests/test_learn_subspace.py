@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
-from analysis.dynamics.subspaces import alignment, learn_run
+from analysis.dynamics.subspaces import alignment
 from common.files import sha256
 from tests.command import assert_refused, run_here, run_well
 from tests.recorded_policy import NAME, RecordedPolicy
@@ -17,8 +17,8 @@ from tests.recorded_policy import NAME, RecordedPolicy
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alignment, "STARTS", 1)
     monkeypatch.setattr(alignment, "STEPS", 4)
-    monkeypatch.setattr(learn_run, "_FEWEST_LIVES", 3)
-    monkeypatch.setattr(learn_run, "_MOST_PAIRS", 200)
+    monkeypatch.setattr(alignment, "_FEWEST_LIVES", 3)
+    monkeypatch.setattr(alignment, "_MOST_PAIRS", 200)
 
 
 def test_a_learnt_subspace_is_tried_beside_controls_and_can_be_edited(recorded: RecordedPolicy, tmp_path: Path) -> None:
