@@ -44,7 +44,7 @@ def main() -> None:
             check_lengths(settings.dump, settings.lives, settings.seed, settings.reach, settings.lags)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
         if settings.circuit and loaded is not None:
-            from analysis.dynamics.circuits.circuit_run import trace_circuit
+            from analysis.dynamics.circuit_run import trace_circuit
 
             trace_circuit(settings, metadata, *loaded, folder)
         else:

@@ -33,7 +33,7 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
-from analysis.dynamics.subspaces.options import LearnOptions
+from analysis.dynamics.alignment_options import LearnOptions
 from analysis.interventions.edits.edit_options import (
     PATHS,
     EditOptions,
@@ -70,7 +70,7 @@ def main() -> None:
         learn_options = command_line.parse(LearnOptions, __doc__)
         learn_options.check()
 
-        from analysis.dynamics.subspaces.alignment import learn
+        from analysis.dynamics.alignment import learn
 
         learn(learn_options)
         return

@@ -11,7 +11,7 @@ from activation_store.directions import Direction, Source, write_directions
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE
-from analysis.dynamics.circuits.graph import GRAPH_FILE, Box, CircuitGraph, Line
+from analysis.dynamics.circuit_graph import GRAPH_FILE, Box, CircuitGraph, Line
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 

@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
-from analysis.dynamics.subspaces import alignment
+from analysis.dynamics import alignment
 from common.files import sha256
 from tests.command import assert_refused, run_here, run_well
 from tests.recorded_policy import NAME, RecordedPolicy

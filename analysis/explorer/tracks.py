@@ -15,7 +15,7 @@ from activation_store.reader import Progress
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
-from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, COLUMNS, GRAPH_FILE, CircuitGraph
+from analysis.dynamics.circuit_graph import CIRCUIT_SCRIPT, COLUMNS, GRAPH_FILE, CircuitGraph
 from analysis.explorer.base import LeftOut, NothingOfThePage, Numbers, TickLabels, along, batches, labels_of, refuse
 from analysis.explorer.behaviours import described, labels_of_behaviours
 from analysis.explorer.content import Explored, axes_of, labels_of_ticks

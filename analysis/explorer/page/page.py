@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from activation_store.schema import option_names
-from analysis.dynamics.circuits.graph import COLUMNS
+from analysis.dynamics.circuit_graph import COLUMNS
 from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables

@@ -12,7 +12,7 @@ import torch
 from activation_store.directions import Direction, Source
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import GRU, LSTM
-from analysis.dynamics.circuits.circuit import (
+from analysis.dynamics.circuit import (
     BELOW,
     ENCODER,
     GATES,
@@ -25,7 +25,7 @@ from analysis.dynamics.circuits.circuit import (
     traced,
     written,
 )
-from analysis.dynamics.circuits.circuit_run import trace_circuit
+from analysis.dynamics.circuit_run import trace_circuit
 from analysis.dynamics.settings import DynamicsSettings
 from tests.analysis.dynamics.subspaces.latches import LAYOUT, UNITS, Blind, latch
 from tests.command import assert_refuses

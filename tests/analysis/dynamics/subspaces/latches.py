@@ -7,7 +7,7 @@ from agent_zoo.base import BasePolicy, RecurrentPolicy
 from agent_zoo.memory import LSTM, MemoryState
 from agent_zoo.network_parts.layers import Candidates
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation
-from analysis.dynamics.subspaces.alignment import AHEAD, Situations
+from analysis.dynamics.alignment import AHEAD, Situations
 
 UNITS, LIVES, TICKS = 6, 120, 8
 NORTH, SOUTH = 0, 1

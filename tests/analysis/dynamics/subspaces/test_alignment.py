@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from analysis.dynamics.subspaces import alignment
-from analysis.dynamics.subspaces.alignment import (
+from analysis.dynamics import alignment
+from analysis.dynamics.alignment import (
     Reader,
     Situations,
     Sources,

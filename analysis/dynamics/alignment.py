@@ -25,7 +25,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import build_untrained
 from agent_zoo.memory import MemoryState
-from analysis.dynamics.subspaces.options import GOAL, LearnOptions
+from analysis.dynamics.alignment_options import GOAL, LearnOptions
 from analysis.dynamics.tracks import Tracks, Update, load_policy_of, read_tracks
 from analysis.features import feature_matrix, features_named
 from analysis.features.registry import CATEGORIES

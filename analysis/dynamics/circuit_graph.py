@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # pages draw graphs without torch
-    from analysis.dynamics.circuits.circuit import Circuit, ReadBy
+    from analysis.dynamics.circuit import Circuit, ReadBy
 
 CIRCUIT_SCRIPT, GRAPH_FILE = "analyze_dynamics.py", "graph.json"
 COLUMNS = ("read", "gates", "units", "read-out", "logits")

@@ -20,8 +20,8 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memory import LSTM
 from agent_zoo.observation import PackedObservation
-from analysis.dynamics.circuits.circuit import Circuit, Share, find_circuit
-from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of
+from analysis.dynamics.circuit import Circuit, Share, find_circuit
+from analysis.dynamics.circuit_graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of
 from analysis.dynamics.memory_length import read_observations
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, Update, read_tracks
