@@ -14,7 +14,7 @@ import functools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -139,7 +139,8 @@ def reading_seconds(
             seconds = loop_seconds_a_record(lines, metadata, expected, with_activations)
             for name in names:
                 work = functools.partial(read_with_features, dump, metadata, WAYS_OF_READING[name])
-                reading[name].append(seconds_the_second_time(work))
+                work()  # to warm up
+                reading[name].append(seconds_of(work, time.perf_counter))
                 loop[name].append(seconds * metadata.records)
     return reading, loop
 
@@ -184,12 +185,6 @@ def recording_speed(contest: Contest, plan: RecordingPlan, group: Group, writer:
     seconds = time.process_time() - start
     pool.close()
     return records / seconds
-
-
-def seconds_the_second_time(work: Callable[[], object]) -> float:
-    """Return the seconds of a second run of some work, after a warm-up run."""
-    work()
-    return seconds_of(work, time.perf_counter)
 
 
 def loop_seconds_a_record(

@@ -78,7 +78,7 @@ def fit_all(data: ProbeData, inputs: Sequence[Input], targets: Sequence[Feature]
     for source in inputs:
         for kind in PROBES:
             print(f"{kind} probes of {source.name}", flush=True)
-            _, seconds[f"{kind} {source.name}"] = timed(probe, data, targets, [source], [kind], 0, _nobody)
+            _, seconds[f"{kind} {source.name}"] = timed(probe, data, targets, [source], [kind], 0, lambda share: None)
 
 
 def compare_classifiers(
@@ -149,10 +149,6 @@ def timed(work: Callable[..., Value], *arguments: object) -> tuple[Value, Second
     clock, processor = time.perf_counter(), time.process_time()
     result = work(*arguments)
     return result, {"clock": time.perf_counter() - clock, "processor": time.process_time() - processor}
-
-
-def _nobody(share: float) -> None:
-    """Ignore progress."""
 
 
 def show_classifiers(all_seconds: dict[str, Seconds], pairs: Sequence[dict[str, Any]]) -> None:

@@ -1,28 +1,14 @@
-"""Structure of the code: files and lines by room, import cycles, and what each script reaches and takes for `--help`.
+"""Structure of the code: files and lines by room, import cycles, and how many files each script reaches.
 
 python -m benchmarks.structure
-python -m benchmarks.structure --samples 5
 """
 
-import statistics
 import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from common import command_line
 from tests.house import ROOT, Arrows, circle, file_arrows, modules, room_arrows
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """Arguments of benchmarks/structure.py."""
-
-    samples: int = 3
-    """Number of times to run each script's --help; the median is printed, in seconds."""
 
 
 def room_rows() -> list[tuple[str, str, str, str]]:
@@ -62,32 +48,16 @@ def reached(name: str, arrows: Arrows) -> set[str]:
     return seen
 
 
-def help_seconds(script: Path, samples: int) -> float:
-    """Return the median run time of a script's --help, in seconds."""
-
-    def once() -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, script.name, "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-        return time.perf_counter() - start
-
-    return statistics.median(once() for _ in range(samples))
-
-
 def main() -> None:
     """Print the tables."""
-    arguments = command_line.parse(Arguments, __doc__)
     command_line.print_table(("room", "files", "lines", "longest file (lines)"), room_rows())
     between_files = file_arrows()
     for name, arrows in (("files", between_files), ("sub-rooms and loose files", room_arrows())):
         cycle = circle(arrows)
         count = sum(map(len, arrows.values()))
         print(f"{name}: {len(arrows)}, imports between them: {count}, circle: {' -> '.join(cycle) or 'none'}")
-    stages = sorted(path for path in ROOT.glob("*.py"))
-    scripts = [
-        (path.name, str(len(reached(path.stem, between_files))), f"{help_seconds(path, arguments.samples):.2f}")
-        for path in stages
-    ]
-    command_line.print_table(("script", "files reached", "seconds to --help"), scripts)
+    scripts = [(path.name, str(len(reached(path.stem, between_files)))) for path in sorted(ROOT.glob("*.py"))]
+    command_line.print_table(("script", "files reached"), scripts)
     print(*totals(), sep="\n")
 
 

@@ -277,10 +277,7 @@ def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:
     materials = scene.material.shape[1]
     material = shift(planes[:, :materials], one_hot, edged(planes[:, :materials])).flatten(2)
     rest = shift(planes[:, materials:], one_hot).flatten(2)
-    return SoftScene(
-        material, rest[:, :-2], rest[:, -2], rest[:, -1], scene.own, scene.item_type, scene.items, scene.legal,
-        scene.terrain, scene.seen, scene.since,
-    )  # fmt: skip
+    return replace(scene, material=material, kinds=rest[:, :-2], health=rest[:, -2], target=rest[:, -1])
 
 
 def _confidence(predicted: SoftScene, real: Scene) -> np.ndarray:
