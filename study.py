@@ -85,9 +85,8 @@ def main() -> None:
         return
     arguments = command_line.parse(Arguments, __doc__)
 
-    from analysis.findings.overview import overview, plan_lines
     from analysis.findings.page import check_replaceable, write_page
-    from analysis.findings.running import StudyRun
+    from analysis.findings.running import StudyRun, overview, plan_lines
     from analysis.findings.study_file import name_of, read_study
 
     path = study_path(arguments)
@@ -157,7 +156,7 @@ def verify(arguments: VerifyArguments) -> None:
 
 def list_claims(arguments: ClaimsArguments) -> None:
     """Write the table of all claims."""
-    from analysis.findings.all_claims import write_claims
+    from analysis.findings.page import write_claims
 
     print(f"{write_claims(arguments.file, arguments.pages_dir)} claims: {arguments.file}")
 

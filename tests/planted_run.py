@@ -19,8 +19,8 @@ from activation_store.selection import Subsample
 from analysis.clusters.projection import Clustering, Projection
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE, largest_first
+from analysis.runs.propagated_labels import SELECTION_KIND
 from analysis.runs.run_folder import RunFolder
-from analysis.runs.selection_file import SELECTION_KIND
 from common.files import sha256, write_bytes, write_json
 from tests.command import run_well
 

@@ -26,8 +26,8 @@ from analysis.life.events import action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
+from analysis.runs.propagated_labels import read_selection
 from analysis.runs.run_folder import RUN_FILE
-from analysis.runs.selection_file import read_selection
 from analysis.statistics.circular_shift import circular_shift_test, shift_test_given_time
 from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments

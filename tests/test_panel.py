@@ -15,7 +15,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import STARTS
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
-from analysis.runs.selection_file import read_selection
+from analysis.runs.propagated_labels import read_selection
 from common.array_files import arrays_of
 from tests.browser import opened, until
 from tests.command import assert_refused, run_here, run_well

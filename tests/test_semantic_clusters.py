@@ -17,10 +17,9 @@ from analysis.codes.content import CodedDump, coded_dump
 from analysis.codes.films import From, best_lives, draw_frame, read_scenes, stretches_of
 from analysis.life.events import endings
 from analysis.materials import PALETTE
-from analysis.runs.cluster_run import read_cluster_run
+from analysis.runs.cluster_run import read_cluster_run, read_run
 from analysis.runs.codebook_rule import read_names
 from analysis.runs.finished_files import open_finished
-from analysis.runs.finished_run import read_run
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from common.user_error import UserError
 from reinforcement_learning.play.extraction import RecordingPlan

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from analysis.findings.all_claims import claims_of, claims_table
-from analysis.findings.page import verify_page
+from analysis.findings.page import claims_of, claims_table, verify_page
 from analysis.findings.page_template import template_of
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings

@@ -48,8 +48,8 @@ from analysis.pages.pages import command_of
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
 from analysis.replays.film import write_film
 from analysis.runs.cluster_run import BEHAVIOURS_FILE, LABELS_FILE, ClusterRun, read_cluster_run
+from analysis.runs.propagated_labels import read_selection
 from analysis.runs.run_folder import Parts, RunFolder
-from analysis.runs.selection_file import read_selection
 from analysis.tables import tab_separated
 from common.files import sha256
 from common.progress_view import step

@@ -13,9 +13,9 @@ from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.events import DONE, KILLS
 from analysis.lives import Lives, lives_of
 from analysis.position import POSITION_COLUMNS
+from analysis.runs.cluster_run import FinishedRun, read_run
 from analysis.runs.codebook_rule import CodebookRule, read_codebook, read_names
 from analysis.runs.finished_files import open_finished
-from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.run_folder import RUN_FILE
 from common.progress_view import Step
 

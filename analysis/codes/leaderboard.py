@@ -31,8 +31,8 @@ from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
 from analysis.lives import Lives, lives_of, places_among
 from analysis.position import positions
+from analysis.runs.cluster_run import FinishedRun
 from analysis.runs.codebook_rule import CodebookRule
-from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.stability import gaussian_surrogate, whole_lives
 from analysis.tables import tab_separated_lines

@@ -18,8 +18,8 @@ from analysis.codes.content import hidden_layer
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
+from analysis.runs.cluster_run import FinishedRun
 from analysis.runs.codebook_rule import CodebookRule
-from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import draws_of
 from analysis.statistics.stability import whole_lives
 from common.progress_view import Step

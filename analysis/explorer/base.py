@@ -13,8 +13,7 @@ from activation_store.records import Records
 from activation_store.schema import IDENTITY
 from activation_store.selection import OBSERVATIONS, select
 from analysis.lives import places_among
-from analysis.runs.cluster_run import ClusterRun
-from analysis.runs.finished_run import FinishedRun
+from analysis.runs.cluster_run import ClusterRun, FinishedRun
 from analysis.runs.propagated_labels import CarryingRule, Rule, fit_rule
 from common.progress_view import Step
 from common.user_error import UserError

@@ -16,9 +16,8 @@ from analysis.explorer.base import Base, TickLabels
 from analysis.features import features_named, with_heads_of
 from analysis.labels import NOISE
 from analysis.lives import lives_of, places_among
-from analysis.runs.cluster_run import read_cluster_run
+from analysis.runs.cluster_run import FinishedRun, read_cluster_run
 from analysis.runs.dynamics_run import Dynamics
-from analysis.runs.finished_run import FinishedRun
 from analysis.runs.propagated_labels import CarryingRule, rule_from
 from common.argument_checks import split
 from common.progress_view import Step

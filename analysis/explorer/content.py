@@ -22,7 +22,7 @@ from analysis.labels import NOISE
 from analysis.life.events import DONE, KILLS
 from analysis.life.timeline import Timeline, columns_used, timeline_of
 from analysis.lives import Lives, lives_of, places_among
-from analysis.runs.finished_run import FinishedRun
+from analysis.runs.cluster_run import FinishedRun
 from analysis.statistics.circular_shift import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts

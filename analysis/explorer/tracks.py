@@ -22,10 +22,9 @@ from analysis.explorer.content import Explored, axes_of, labels_of_ticks
 from analysis.explorer.edits import FILMS_FILE, PlayedEdit, read_edits
 from analysis.explorer.views import rows_in_view
 from analysis.lives import places_among
-from analysis.runs.cluster_run import LABELS_FILE
+from analysis.runs.cluster_run import LABELS_FILE, FinishedRun, read_run
 from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
 from analysis.runs.finished_files import EFFECTS_FILE, FinishedFiles, open_finished
-from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.saliency_maps import MAPS_FILE, SaliencyMaps, read_saliency
 from common.files import sha256
 from common.progress_view import Step

@@ -1,5 +1,6 @@
 """Run the stages of a study: what is finished and unchanged is skipped, what was interrupted goes on."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict
 
@@ -24,6 +25,7 @@ from analysis.findings.stage_commands import command_words, places
 from analysis.findings.study_file import HERE, Stage, Study
 from common.checked_json import in_shape
 from common.files import make_folder, read_bytes, read_json, sha256, visible, write_json
+from common.number_text import plural
 from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
@@ -322,3 +324,75 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _last_line(log: Path) -> str:
     lines = [line for line in read_bytes(log).decode("utf-8", "replace").splitlines()[-_LAST_LINES:] if line.strip()]
     return one_line(lines[-1]) if lines else "it printed nothing"
+
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_DONE = {"skip": "finished before", "run": "waiting", "continue": "waiting, interrupted before"}
+_WILL = {"skip": "is finished", "run": "will run", "continue": "will continue"}
+_LINE_EVERY = 30.0
+
+
+def plan_lines(plans: Sequence[StudyPlan]) -> list[str]:
+    """Say what will be done with each stage, and how long all of it may take on two cores."""
+    lines = [
+        f"{plan.stage.name}: {_WILL[plan.action]}" + (f", about {_minutes(plan.minutes)}" if plan.minutes else "")
+        for plan in plans
+    ]
+    left = sum(plan.minutes for plan in plans)
+    return [
+        *lines,
+        f"{plural(len(plans), 'stage')}, about {_minutes(left)} left on two cores" if left else "nothing to run",
+    ]
+
+
+@contextlib.contextmanager
+def overview(plans: Sequence[StudyPlan]) -> Iterator[Report]:
+    """Show the stages while they are run."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    if not console.is_terminal:
+        yield _lines()
+        return
+    states = {plan.stage.name: _DONE[plan.action] for plan in plans}
+    with Live(_table(plans, states), console=console, refresh_per_second=2) as live:
+
+        def report(plan: StudyPlan, state: str, seconds: float) -> None:
+            states[plan.stage.name] = f"{state}, {_clock(seconds)}"
+            live.update(_table(plans, states))
+
+        yield report
+
+
+def _lines() -> Report:
+    """Return a report that prints a line when a stage begins and ends, and every half minute between."""
+    next_line: dict[str, float] = {}
+
+    def report(plan: StudyPlan, state: str, seconds: float) -> None:
+        name = plan.stage.name
+        if state != "done" and seconds < next_line.get(name, 0.0):
+            return
+        next_line[name] = seconds + _LINE_EVERY
+        print(f"{name}: {state}, {_clock(seconds)} of about {_minutes(plan.stage.minutes)}", flush=True)
+
+    return report
+
+
+def _table(plans: Sequence[StudyPlan], states: dict[str, str]) -> "Table":
+    from rich.table import Table
+
+    table = Table("stage", "state", "estimate")
+    for plan in plans:
+        table.add_row(plan.stage.name, states[plan.stage.name], _minutes(plan.stage.minutes))
+    return table
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.0f} minutes" if minutes >= 1.5 else plural(max(1, round(60 * minutes)), "second")

@@ -32,9 +32,8 @@ from analysis.interventions.effects.effects import (
     level_per_episode,
 )
 from analysis.interventions.effects.outcomes import Margins, margins, split_outcomes
-from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
+from analysis.interventions.effects.pairs import FLIPS, Pairs, paired, read_run_file
 from analysis.interventions.effects.predicted import Bend, Follows
-from analysis.interventions.effects.run_file import read_run_file
 from analysis.interventions.effects.study import EffectsStudy, edits_one_by_one, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.page.page import Films, intervention_page, read_films

@@ -8,9 +8,8 @@ import numpy as np
 
 from activation_store.directions import DIRECTIONS_FILE
 from activation_store.schema import METADATA_FILE
-from analysis.runs.cluster_run import BEHAVIOURS_FILE, ClusterRun, read_cluster_run
+from analysis.runs.cluster_run import BEHAVIOURS_FILE, SUMMARY_FILE, ClusterRun, read_cluster_run, recorded_dump
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
-from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
 from common.array_files import arrays_of
 from common.user_error import UserError
 

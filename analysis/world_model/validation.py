@@ -18,7 +18,7 @@ from activation_store.schema import OPTIONS
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from analysis.interventions.edits.edit_options import EditOptions, needs_directions
 from analysis.interventions.effects.inference import OverEpisodes
-from analysis.interventions.effects.run_file import dictionary_of_run, directions_of_run, read_run_file
+from analysis.interventions.effects.pairs import dictionary_of_run, directions_of_run, read_run_file
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import write_figure

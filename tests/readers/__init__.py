@@ -12,7 +12,7 @@ ELSEWHERE = {
     "analysis.dynamics.perturbations:_read": "a finished run, by finished_files",
     "analysis.explorer.edits:read_edits": "a finished run, by finished_files",
     "analysis.explorer.tracks:_features": "a finished run, by finished_files, and its dictionary, as all of them",
-    "analysis.findings.all_claims:write_claims": _BYTES,
+    "analysis.findings.page:write_claims": _BYTES,
     "analysis.findings.running:_last_line": "shows a line of any log",
     "analysis.findings.running:_named": "as the state of a study",
     "analysis.interventions.play.intervention_run:moments_by_group": "as all files of tensors",

@@ -19,7 +19,7 @@ from activation_store.sparse_dictionary import read_dictionary, write_dictionary
 from activation_store.writer import Journal, read_journal
 from agent_zoo.original.curriculum import read_curriculum
 from agent_zoo.original.file import read_original
-from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.effects.pairs import read_run_file
 from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms, _claim
 from analysis.runs.codebook_rule import read_names
 from analysis.runs.run_folder import Parts
@@ -197,7 +197,7 @@ file_reader(
     read=read_curriculum, cases=100,
 )  # fmt: skip
 file_reader(
-    "analysis.interventions.effects.run_file:read_run_file", read=read_run_file,
+    "analysis.interventions.effects.pairs:read_run_file", read=read_run_file,
     write=written("run.json", orjson.dumps(with_checksum(GOOD))), cases=100,
 )  # fmt: skip
 file_reader(

@@ -19,11 +19,11 @@ from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
 from analysis.explorer.tracks import read_circuit
 from analysis.replays.file import read_replay
+from analysis.runs.cluster_run import read_run
 from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
-from analysis.runs.finished_run import read_run
+from analysis.runs.propagated_labels import read_selection
 from analysis.runs.saliency_maps import read_saliency
-from analysis.runs.selection_file import read_selection
 from compare_runs import other_runs
 from tests.common.test_array_files import npy
 from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
@@ -84,7 +84,7 @@ def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
     read_or_refuse(lambda: (check_comparable(runs), scorable(gather(runs))), path)
 
 
-@reader("analysis.runs.selection_file:read_selection", cases=150)
+@reader("analysis.runs.propagated_labels:read_selection", cases=150)
 def selections(bench: Bench, folder: Path, data: st.DataObject) -> None:
     analysed = bench["analysed"]
     path = saved_selection(folder / "selection.json", analysed.run)
@@ -129,7 +129,7 @@ def damaged_part(data: st.DataObject, name: str, content: bytes) -> bytes:
     "analysis.runs.finished_files:read",
     "analysis.runs.finished_files:description",
     "analysis.runs.finished_files:open_finished",
-    "analysis.runs.finished_run:read_run",
+    "analysis.runs.cluster_run:read_run",
     cases=150,
 )
 def runs(bench: Bench, folder: Path, data: st.DataObject) -> None:

@@ -25,6 +25,10 @@ from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
 from analysis.runs.finished_files import FinishedFiles, finished_beside, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.saliency_maps import MAPS_FILE, SALIENCY_SCRIPT
+from analysis.explorer.simulated import is_simulated
+from analysis.explorer.tracks import open_further, read_further
+from analysis.runs.cluster_run import FinishedRun, read_run
+from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from common.files import write_text
 from common.progress_view import Step, step
 from common.user_error import UserError

@@ -21,8 +21,7 @@ from analysis.interventions.edits.edit_options import PATHS, RunOptions, check_f
 from analysis.interventions.edits.linear_readings import Distance, Reading, distance_from, leading_components
 from analysis.interventions.edits.memory_edits import memory_states
 from analysis.interventions.edits.state_edits import coder_of
-from analysis.runs.propagated_labels import CarryingRule
-from analysis.runs.selection_file import read_selection
+from analysis.runs.propagated_labels import CarryingRule, read_selection
 from common.argument_checks import COMPARISONS, parts_of
 from common.user_error import UserError
 

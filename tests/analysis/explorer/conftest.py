@@ -8,7 +8,7 @@ import pytest
 
 from analysis.explorer.base import cluster_base
 from analysis.explorer.content import Explored, explored
-from analysis.runs.finished_run import read_run
+from analysis.runs.cluster_run import read_run
 from tests.analysed import Analysed
 
 READY = "window.explorer !== undefined"

@@ -23,9 +23,9 @@ from analysis.explorer.tracks import SPARSE_FILE, Further, open_further, plane_o
 from analysis.lives import places_among
 from analysis.pages import pages
 from analysis.position import positions
+from analysis.runs.cluster_run import read_run
 from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
-from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.inference import false_discovery

@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.findings.all_claims import END, START, claims_of, claims_table, write_claims
 from analysis.findings.forest import draw_forest
-from analysis.findings.page import History, Named, Played, page_text, write_page
+from analysis.findings.page import (
+    END,
+    START,
+    History,
+    Named,
+    Played,
+    claims_of,
+    claims_table,
+    page_text,
+    write_claims,
+    write_page,
+)
 from analysis.findings.page_template import parse_template
 from analysis.findings.results import Results, formatted, mean_over_trainings
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Stage, Study, TableRow

@@ -10,7 +10,7 @@ import pytest
 from activation_store.interventions import Readability, write_lives
 from analysis.interventions.effects.figures import dose_response, effects_figure, kl_by_head, ranking_figure
 from analysis.interventions.effects.outcomes import title, title_with_unit
-from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.effects.pairs import read_run_file
 from analysis.interventions.effects.study import study_effects
 from analysis.interventions.effects.text import number
 from analysis.interventions.outputs import OUTPUTS, report_run, write_effects

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.runs.cluster_run import read_run
 from analysis.runs.codebook_rule import NAMES_FILE, keep_names, read_names
-from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
 from tests.command import assert_refused, assert_refuses, run_here
 from tests.fuzz import flip

@@ -19,11 +19,11 @@ from analysis.runs.propagated_labels import (
     PropagatedLabels,
     fit_rule,
     propagate_labels,
+    read_selection,
     rule_from,
     save_propagated,
 )
 from analysis.runs.run_folder import RunFolder
-from analysis.runs.selection_file import read_selection
 from common.files import sha256
 from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted

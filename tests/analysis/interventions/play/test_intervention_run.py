@@ -10,7 +10,7 @@ from activation_store.directions import write_directions
 from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, RUN_FILE, UNEDITED_REPLAY, LivesTable, read_lives
 from activation_store.reader import read_dump
 from analysis.interventions.edits.edit_options import EditOptions, RunOptions
-from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.effects.pairs import read_run_file
 from analysis.interventions.outputs import report_run
 from analysis.interventions.play.intervention_run import play
 from analysis.replays.file import read_replay
