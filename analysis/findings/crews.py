@@ -40,6 +40,12 @@ class LostError(Exception):
     """A machine was lost, and with it the command that ran there; the message says which."""
 
 
+class LocalCommand(subprocess.Popen[bytes]):
+    """A process of this machine; `begun` is when it began, as `time.monotonic` counts."""
+
+    begun: float | None = None
+
+
 class LocalCrew:
     """Runs one command at a time, which has the machine for itself."""
 
@@ -50,38 +56,9 @@ class LocalCrew:
         """Return how many run side by side."""
         return 1
 
-    def start(self, words: Sequence[str], log: Path, lock: int) -> "LocalCommand":
-        """Start a script with its options.
-
-        Args:
-            log: that its output is appended to.
-            lock: descriptor that the command keeps open.
-        """
-        return LocalCommand(_started([sys.executable, *words], self._scripts, log, [lock]))
-
-
-class LocalCommand:
-    """A process of this machine.
-
-    Attributes:
-        begun: when it began, as `time.monotonic` counts.
-    """
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self.begun = time.monotonic()
-
-    def code(self) -> int | None:
-        """Return its exit code, None while it runs."""
-        return self._process.poll()
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal, which a child of a shell that ignores Ctrl-C would not get otherwise."""
-        self._process.send_signal(number)
-
-    def wait(self) -> int | None:
-        """Wait for its end after a signal, and return its exit code."""
-        return self._process.wait()
+    def start(self, words: Sequence[str], log: Path, lock: int) -> LocalCommand:
+        """Start a script with its options; its output is appended to a log, and it keeps the lock's descriptor open."""
+        return _started([sys.executable, *words], self._scripts, log, [lock])
 
 
 class RayCrew:
@@ -121,10 +98,9 @@ class RayCrew:
 
 
 class RayCommand:
-    """A command on a machine of the cluster: first its worker starts, then the command itself.
+    """A command on a machine of the cluster, used like a `LocalCommand`; first its worker starts, then the command.
 
-    Attributes:
-        begun: when it began, as `time.monotonic` counts; None while it waits for a machine.
+    `begun` is None while it waits for a machine.
     """
 
     def __init__(self, crew: RayCrew, worker: Any, words: Sequence[str], log: Path) -> None:
@@ -135,7 +111,7 @@ class RayCommand:
         self.begun: float | None = None
         self._code: int | None = None
 
-    def code(self) -> int | None:
+    def poll(self) -> int | None:
         """Return its exit code, None while it waits or runs.
 
         Raises:
@@ -163,22 +139,19 @@ class RayCommand:
             self._end()
             why = "it was killed, lost its machine, or lacks this checkout or its packages"
             raise LostError(f"a Ray worker{where} ended ({type(error).__name__}: {why})") from None
-        if not self._cores:
-            self._run_on(*answer)
-            return None
-        self._end()
-        self._code = int(answer)
-        return self._code
-
-    def _run_on(self, machine: str, there: Sequence[int]) -> None:
-        taken = self._crew.taken
+        if self._cores:
+            self._end()
+            self._code = int(answer)
+            return self._code
+        (machine, there), taken = answer, self._crew.taken
         least = sorted(there, key=lambda core: (taken[machine, core], core))[: self._crew.cores_each]
         self._cores = [(machine, core) for core in least]
         taken.update(self._cores)
         self.begun = time.monotonic()
         self._answer = self._worker.run.remote(list(self._words), self._crew.scripts, self._log.absolute(), least)
+        return None
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         if self._cores:
             self._worker.send.remote(int(number))
@@ -233,9 +206,11 @@ class _Worker:
         self._process.send_signal(number)
 
 
-def _started(words: Sequence[str], scripts: Path, log: Path, kept_open: Sequence[int]) -> "subprocess.Popen[bytes]":
+def _started(words: Sequence[str], scripts: Path, log: Path, kept_open: Sequence[int]) -> LocalCommand:
     with open_to_append(log) as output:
-        return subprocess.Popen(
+        command = LocalCommand(
             words, cwd=scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             env=os.environ | {"PYTHONUNBUFFERED": "1"}, pass_fds=kept_open,
         )  # fmt: skip
+    command.begun = time.monotonic()
+    return command

@@ -37,8 +37,6 @@ TAKE_A_FOLDER = (
 """Commands that look up policies in --policies-dir."""
 
 _EACH = f"{{{EACH}}}"
-_OF_ONE = {"mean": None, "low": "low", "high": "high", "p": "p", "q": "q", "q_primary": "q_primary"}
-"""The column of one stage that stands for what is said of `value` over several; None for `value` itself."""
 
 _TEXT = """# {title}
 
@@ -262,11 +260,9 @@ def _claim(successor: str, row: TableRow, stages: _Stages) -> _Claim:
 
 def _column(number: Number, row: TableRow) -> str | None:
     """Return the column of one stage's row that says what a number says of one or several, if there is one."""
-    if not row.several:
+    if not row.several or number.what == "mean":
         return number.column
-    if number.what == "mean":
-        return number.column
-    return _OF_ONE.get(number.what) if number.column == "value" else None
+    return number.what if number.column == "value" and number.what != "n" else None
 
 
 def _tables(study: Study, stages: _Stages) -> Iterator[ResultTable]:

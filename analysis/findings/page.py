@@ -1,4 +1,7 @@
-"""The page of a study: its claims with their numbers, tables, figures, commands, and what it does not show."""
+"""The page of a study: its claims with their numbers, tables, figures, commands, and what it does not show.
+
+And the table of all claims of all pages, with one more correction over all of their tests.
+"""
 
 import math
 import os
@@ -21,6 +24,8 @@ from common.user_error import UserError
 
 STUDY_FILE = "study.yaml"
 PLAYED_FILE = "stages.json"
+START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims -->"
+"""Lines between which the table of all claims stands in a file."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,10 @@ def page_text(study: Study, results: Results, history: History, name: str) -> tu
 
 
 def _page_text(study: Study, results: Results, history: History, name: str) -> tuple[str, int]:
-    claimed = said_of(study, results)
+    claims = {
+        claim.name: f"- {_said(claim.says, rows)} *Control:* {_said(claim.control, rows)}\n"
+        for claim, rows in zip(study.claims, rows_of_claims(study, results), strict=True)
+    }
     tables = [_table(table, study, results) for table in study.tables]
     forests = [
         f"![{forest.title}]({name}/{_forest_file(place)})\n\n{_forest_caption(forest)}"
@@ -197,11 +205,8 @@ def _page_text(study: Study, results: Results, history: History, name: str) -> t
         "figures": "\n\n".join(figures),
         "made": "\n".join(_how(history.stages, name)),
     }
-    claims = {
-        claim.name: f"- {text} *Control:* {control}\n"
-        for claim, (text, control, _) in zip(study.claims, claimed, strict=True)
-    }
-    return study.text.render(claims, parts), sum(count for *_, count in claimed) + sum(count for _, count in tables)
+    numbers = sum(len(claim.numbers) for claim in study.claims) + sum(count for _, count in tables)
+    return study.text.render(claims, parts), numbers
 
 
 def read_beside(page: Path) -> tuple[Study, Results, History]:
@@ -223,10 +228,9 @@ def _read_history(beside: Path) -> History:
     return in_shape(History, read_json(path), f"{path} is damaged", "run the study again")
 
 
-def said_of(study: Study, results: Results) -> list[tuple[str, str, int]]:
-    """Return the sentence and the control of each claim, and how many numbers they hold."""
-    rows = rows_of_claims(study, results)
-    return [_claim(claim, values) for claim, values in zip(study.claims, rows, strict=True)]
+def _said(words: Words, rows: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a sentence with its numbers, given the rows of its claim."""
+    return "".join(part if isinstance(part, str) else formatted(rows[part.row], part.key, part.form) for part in words)
 
 
 def _primary(study: Study, history: History) -> Iterator[str]:
@@ -247,17 +251,6 @@ def _primary(study: Study, history: History) -> Iterator[str]:
     yield from (f"- {outcome}" for outcome in outcomes)
 
 
-def _claim(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> tuple[str, str, int]:
-    """Return the sentence, its control, and how many numbers they hold."""
-
-    def words(parts: Words) -> str:
-        return "".join(
-            part if isinstance(part, str) else formatted(rows[part.row], part.key, part.form) for part in parts
-        )
-
-    return words(claim.says), words(claim.control), len(claim.numbers)
-
-
 def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str], int]:
     """Return a table in Markdown, and how many cells of results it holds."""
     stages = [stage.name for stage in study.named(table.stage)]
@@ -270,10 +263,14 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     if table.largest_first is not None:
         rows.sort(key=lambda entry: -number(entry[1], str(table.largest_first)))
     for place, (stage, row) in enumerate(rows):
-        shown = [_cell(row, name, form) for name, form in columns]
+        shown = [formatted(row, name, form if row.get(name) else "") for name, form in columns]  # some may be empty
         start = (*([stage] if named else []), *shown)
         key = start if table.across else (*start, str(place))
-        across = {} if table.across is None else {formatted(row, table.across, ""): _interval(row, table.digits)}
+        across = {}
+        if table.across is not None:
+            head = formatted(row, table.across, "")
+            value, low, high = (formatted(row, name, f".{table.digits}f") for name in ("value", "low", "high"))
+            across = {head: f"{value} ({low} to {high})"}
         cells = lines.setdefault(key, {})
         if cells.keys() & across.keys():
             raise UserError(
@@ -290,16 +287,6 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     ]
     text += [_cells([*key[: len(heads)], *(cells.get(head, "") for head in more)]) for key, cells in lines.items()]
     return text, count
-
-
-def _cell(row: Mapping[str, str], column: str, form: str) -> str:
-    """Return what a table shows of a result, which may be empty."""
-    return formatted(row, column, form if row.get(column) else "")
-
-
-def _interval(row: Mapping[str, str], digits: int) -> str:
-    value, low, high = (formatted(row, column, f".{digits}f") for column in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
 
 
 def _forest_file(place: int) -> str:
@@ -334,9 +321,6 @@ def _how(played: Sequence[Played], name: str) -> Iterator[str]:
 def _cells(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-
-START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims -->"
-"""Lines between which the table of claims stands in a file."""
 
 _HEAD = "| page | claim | tests: p, corrected over all pages |\n|---|---|---|"
 _SMALLEST = 0.0001
@@ -377,9 +361,10 @@ def claims_of(pages: Sequence[Path]) -> list[Claimed]:
     claims = []
     for page in pages:
         study, results, _ = read_beside(page)
-        rows = rows_of_claims(study, results)
-        for claim, values, (says, *_) in zip(study.claims, rows, said_of(study, results), strict=True):
-            claims.append((page.stem, says, dict(_tests(claim, values))))
+        claims += [
+            (page.stem, _said(claim.says, rows), dict(_tests(claim, rows)))
+            for claim, rows in zip(study.claims, rows_of_claims(study, results), strict=True)
+        ]
     return claims
 
 

@@ -239,5 +239,5 @@ def _environment() -> "SandboxedEnvironment":
     made = SandboxedEnvironment(
         extensions=[Claims], undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False
     )
-    made.filters["f"] = lambda value, form: value  # numbers are put into claims by `said_of`, with their formats
+    made.filters["f"] = lambda value, form: value  # numbers are put into claims by the page, with their formats
     return made

@@ -53,7 +53,8 @@ class Results:
         for column in where:
             if table and column not in table[0]:
                 raise UserError(f"{path} has no column {column!r}; it has {', '.join(table[0])}")
-        return [row for row in table if all(_fits(row[column], value) for column, value in where.items())]
+        wanted = {column: re.compile(".*".join(map(re.escape, value.split("*")))) for column, value in where.items()}
+        return [row for row in table if all(form.fullmatch(row[column]) for column, form in wanted.items())]
 
     def values(self, row: TableRow, columns: Sequence[str] = ()) -> dict[str, str]:
         """Return what a claim may say of a row, by column.
@@ -124,11 +125,6 @@ class Results:
             conditions = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
             raise UserError(f"{self.folder / stage / row.file} has {len(rows)} rows with {conditions}: must be one")
         return rows[0]
-
-
-def _fits(text: str, wanted: str) -> bool:
-    """Tell whether a text is the wanted one, in which * stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), text) is not None
 
 
 def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
@@ -215,7 +211,7 @@ def rows_of_claims(study: Study, results: Results) -> list[dict[str, dict[str, s
         {name: results.values(row, claim.columns(name)) for name, row in claim.rows.items()} for claim in study.claims
     ]
     q = _corrected({row.key(column): _p(row, column, results) for row, column in means_of(study, results)})
-    primary = {one.key(one.column): _p(one.row, one.column, results) for one in study.primary}
+    primary = {one.key(one.column): _p(one, one.column, results) for one in study.primary}
     q_primary = _corrected(primary)
     for claim, values in zip(study.claims, rows, strict=True):
         for name, row in claim.rows.items():

@@ -1,6 +1,5 @@
-"""Run the stages of a study: what is finished and unchanged is skipped, what was interrupted goes on."""
+"""Run the stages of a study, and show them: what is finished is skipped, what was interrupted goes on."""
 
-import contextlib
 import fcntl
 import hashlib
 import json
@@ -10,7 +9,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,6 +26,9 @@ from common.checked_json import in_shape
 from common.files import make_folder, read_bytes, read_json, sha256, visible, write_json
 from common.number_text import plural
 from common.user_error import UserError, one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DEFAULT_RESULTS = Path("study_results")
 STATE_FILE = "study.json"
@@ -87,13 +89,13 @@ class StudyRun:
         """
         plans: list[StudyPlan] = []
         for stage in self.study.stages:
-            read = hashes([Path(path) for path in stage.reads], self.scripts)
-            key = self._key(stage, read, {plan.stage.name: plan.state.key for plan in plans})
-            action = self._action(stage, key)
-            spent = self.states[stage.name].seconds if action == "continue" else 0.0
+            read, command = hashes([Path(path) for path in stage.reads], self.scripts), self._filled(stage, stage.run)
+            keys = {plan.stage.name: plan.state.key for plan in plans}
+            needed = {name: keys[name] for name in sorted(stage.needs(set(keys)))}
+            key = hashlib.sha256(json.dumps([command, read, needed], sort_keys=True).encode()).hexdigest()
+            action, spent = self._action(stage, key)
             minutes = 0.0 if action == "skip" else max(0.0, stage.minutes - spent / 60)
-            state = StageState(key, self._filled(stage, stage.run), read, spent)
-            plans.append(StudyPlan(stage, action, state, minutes))
+            plans.append(StudyPlan(stage, action, StageState(key, command, read, spent), minutes))
         return plans
 
     def run(self, plans: Sequence[StudyPlan], report: Report, crew: Crew | None = None) -> History:
@@ -158,19 +160,14 @@ class StudyRun:
             text = text.replace(f"{{{name}}}", given[name])
         return text
 
-    def _action(self, stage: Stage, key: str) -> Action:
+    def _action(self, stage: Stage, key: str) -> tuple[Action, float]:
+        """Return what is to be done with a stage, and the seconds that it has taken if it is continued."""
         state = self.states.get(stage.name)
         if state is None or state.key != key:
-            return "run"
+            return "run", 0.0
         if state.files is None:
-            return "run" if stage.resume is None else "continue"
-        return "skip" if _sizes(self.folder / stage.name) == state.files else "run"
-
-    def _key(self, stage: Stage, read: Mapping[str, str], keys: Mapping[str, str]) -> str:
-        """Hash the command, the contents of what it reads, and the keys of the stages whose folders it names."""
-        needed = {name: keys[name] for name in sorted(stage.needs(set(keys)))}
-        content = json.dumps([self._filled(stage, stage.run), read, needed], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()
+            return ("run", 0.0) if stage.resume is None else ("continue", state.seconds)
+        return "skip" if _sizes(self.folder / stage.name) == state.files else "run", 0.0
 
     def _save(self, stage: Stage, state: StageState) -> None:
         self.states[stage.name] = state
@@ -198,7 +195,7 @@ class StudyRun:
                     time.sleep(POLL_SECONDS)
         except BaseException as stop:
             for _, running in begun:
-                running.send(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
+                running.send_signal(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
             for plan, running in begun:
                 self._note(plan, running, running.wait())
             raise
@@ -217,17 +214,17 @@ class StudyRun:
 
     def _look_at(self, plan: StudyPlan, running: Running, report: Report) -> bool:
         """Return whether a stage is finished, and note it down if it is."""
-        stage, here = plan.stage, self.folder / plan.stage.name
-        code = running.code()
+        stage, code = plan.stage, running.poll()
         if code is None:
             report(plan, "waiting" if running.begun is None else "running", _seconds(plan, running))
             return False
-        self._note(plan, running, code)
+        has_left = self._note(plan, running, code)
         if code:
             raise UserError(
                 f"the stage {stage.name} failed: {_last_line(self._log(stage))}; its output: {self._log(stage)}"
             )
-        if not here.is_dir() or not any(here.iterdir()):
+        if not has_left:
+            here = self.folder / stage.name
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
         report(plan, "done", _seconds(plan, running))
         return True
@@ -239,15 +236,16 @@ class StudyRun:
             raise UserError(f"the stage {stage.name} was lost {losses} times in a row: {lost}") from None
         print(f"{lost}: the stage {stage.name} is continued by another", file=sys.stderr, flush=True)
         self._note(plan, running, None)
-        action = self._action(stage, plan.state.key)
-        spent = self.states[stage.name].seconds if action == "continue" else 0.0
+        action, spent = self._action(stage, plan.state.key)
         return replace(plan, action=action, state=replace(plan.state, seconds=spent))
 
-    def _note(self, plan: StudyPlan, running: Running, code: int | None) -> None:
-        """Write down how long a stage took, and what it left if it has ended well."""
+    def _note(self, plan: StudyPlan, running: Running, code: int | None) -> bool:
+        """Write down how long a stage took, and what it left if it has ended well; return whether it left anything."""
         here = self.folder / plan.stage.name
-        files = _sizes(here) if code == 0 and here.is_dir() and any(here.iterdir()) else None
+        has_left = here.is_dir() and any(here.iterdir())
+        files = _sizes(here) if code == 0 and has_left else None
         self._save(plan.stage, replace(plan.state, seconds=_seconds(plan, running), files=files))
+        return has_left
 
     def _log(self, stage: Stage) -> Path:
         return self.folder / f"{stage.name}.log"
@@ -283,20 +281,16 @@ def _only_call(folder: Path) -> Iterator[int]:
     """Lock a study's folder, and yield the descriptor of the lock, which lasts as long as a process has it open."""
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     try:
-        _lock(descriptor, folder)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"a stage of the study in {folder} is still running, of another call or of one that was killed: "
+                "wait for it, or end it"
+            ) from None
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(
-            f"a stage of the study in {folder} is still running, of another call or of one that was killed: "
-            "wait for it, or end it"
-        ) from None
 
 
 def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
@@ -326,9 +320,6 @@ def _last_line(log: Path) -> str:
     return one_line(lines[-1]) if lines else "it printed nothing"
 
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 _DONE = {"skip": "finished before", "run": "waiting", "continue": "waiting, interrupted before"}
 _WILL = {"skip": "is finished", "run": "will run", "continue": "will continue"}
 _LINE_EVERY = 30.0
@@ -347,7 +338,7 @@ def plan_lines(plans: Sequence[StudyPlan]) -> list[str]:
     ]
 
 
-@contextlib.contextmanager
+@contextmanager
 def overview(plans: Sequence[StudyPlan]) -> Iterator[Report]:
     """Show the stages while they are run."""
     from rich.console import Console

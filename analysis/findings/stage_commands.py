@@ -177,9 +177,4 @@ def _seeds_played(command: str) -> frozenset[str]:
 
 def _value_of(command: str, options: tuple[str, ...]) -> str | None:
     """Return what a command says of an option, which has several names."""
-    words = shlex.split(command)
-    for place, word in enumerate(words):
-        option, _, value = word.partition("=")
-        if option in options:
-            return value or " ".join(words[place + 1 : place + 2])
-    return None
+    return next((value for option, value in _options(shlex.split(command)) if option in options), None)

@@ -105,11 +105,6 @@ class Primary(TableRow):
 
     column: str = "value"
 
-    @property
-    def row(self) -> TableRow:
-        """Where it is."""
-        return TableRow(self.stage, self.file, self.where, self.minus)
-
     def __str__(self) -> str:
         where = ", ".join(f"{name} {value}" for name, value in self.where.items())
         minus = f" minus `{self.minus}`" if self.minus else ""
@@ -282,8 +277,13 @@ def read_study(path: Path) -> Study:
     file, text = read_study_file(path), read_template(template_of(path))
     try:
         stages = tuple(_one_for_each(file.stages))
-        parts = {**vars(file), "stages": stages, "claims": tuple(_claims(file, text)), "text": text}
+        if lost := sorted(file.claims.keys() ^ text.claims.keys()):
+            where = "its rows are missing" if lost[0] in text.claims else "the page does not say it"
+            raise UserError(f"the claim {shown(lost[0])}: {where}")
+        claims = tuple(Claim(name, *sentences, file.claims[name]) for name, sentences in text.claims.items())
+        parts = {**vars(file), "stages": stages, "claims": claims, "text": text}
         study = Study(**parts)
+        _check_stages(study.stages)
         _check(study)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -301,14 +301,6 @@ def read_study_file(path: Path) -> StudyFile:
         return TypeAdapter(StudyFile).validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         raise UserError(f"{path} is no study: {one_line(first_fault(error))}") from None
-
-
-def _claims(file: StudyFile, text: PageText) -> Iterator[Claim]:
-    if lost := sorted(file.claims.keys() ^ text.claims.keys()):
-        where = "its rows are missing" if lost[0] in text.claims else "the page does not say it"
-        raise UserError(f"the claim {shown(lost[0])}: {where}")
-    for name, (says, control) in text.claims.items():
-        yield Claim(name, says, control, file.claims[name])
 
 
 def check_apart(stages: Sequence[str], seeds: Mapping[str, frozenset[str]], file: str) -> None:
@@ -341,9 +333,9 @@ def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
             yield Stage(name, run, stage.minutes, reads, stage.resume)
 
 
-def _check(study: Study) -> None:
-    names = [stage.name for stage in study.stages]
-    for place, stage in enumerate(study.stages):
+def _check_stages(stages: Sequence[Stage]) -> None:
+    names = [stage.name for stage in stages]
+    for place, stage in enumerate(stages):
         if not _NAME.fullmatch(stage.name):
             raise UserError(f"the stage {shown(stage.name)}: names have letters, digits, '_', '-' and '.' only")
         if stage.name.endswith((".log", ".json", ".lock")):
@@ -361,6 +353,10 @@ def _check(study: Study) -> None:
             check_command(stage.run, stage.resume)
         except UserError as error:
             raise UserError(f"the stage {stage.name}: {error}") from None
+
+
+def _check(study: Study) -> None:
+    """Refuse what the page shows of stages if it is not there, or cannot be said."""
     for source in study.sources:
         if not study.named(source.stage):
             raise UserError(f"{shown(source.stage)} is no stage")
@@ -370,14 +366,25 @@ def _check(study: Study) -> None:
         if row.minus and not study.named(row.minus):
             raise UserError(f"{shown(row.minus)} is no stage")
     for table in study.tables:
-        _check_table(table)
+        if unknown := [column for column in table.columns if not FORMAT.fullmatch(column.partition(":")[2])]:
+            raise UserError(f"the column {shown(unknown[0])}: a format is such as +.1f, .3f or d")
+        if table.across is not None and table.largest_first is not None:
+            raise UserError(f"the table {shown(table.title)} has across, so its rows cannot be ordered by a column")
+        if not 0 <= table.digits <= 9:
+            raise UserError(f"the table {shown(table.title)} has {table.digits} digits: must be 0 to 9")
     if alone := [row.stage for forest in study.forests for row in forest.rows if not row.several]:
         raise UserError(f"{shown(alone[0])} is one stage: the groups of a forest plot are patterns of several")
     for claim in study.claims:
         _check_claim(claim, study.primary)
-    for primary in study.primary:
-        _check_primary(primary, study)
-    _check_worlds(study)
+    said = [
+        row.key(column) for claim in study.claims for name, row in claim.rows.items() for column in claim.columns(name)
+    ]
+    if untold := [primary for primary in study.primary if primary.key(primary.column) not in said]:
+        raise UserError(f"the primary outcome {untold[0]} is in no claim: say what was found, whatever it is")
+    seeds = study.seeds({})
+    for row in study.rows:
+        if row.several and row.file not in BY_EPISODE:  # whose tables do not tell one world from another
+            check_apart([stage.name for pattern in row.patterns for stage in study.named(pattern)], seeds, row.file)
     for part in ("tables", "forests", "figures"):
         if (part in study.text.parts) != bool(getattr(study, part)):
             raise UserError(
@@ -387,26 +394,6 @@ def _check(study: Study) -> None:
     texts += [words for forest in study.forests for words in (forest.title, forest.axis)]
     for text in (*texts, *(figure.caption for figure in study.figures)):
         check_free_text(text)
-
-
-def _check_primary(primary: Primary, study: Study) -> None:
-    """Refuse a primary outcome that no claim says anything of: what was to be tested must be told."""
-    if not any(
-        primary.column in claim.columns(name)
-        for claim in study.claims
-        for name, row in claim.rows.items()
-        if row == primary.row
-    ):
-        raise UserError(f"the primary outcome {primary} is in no claim: say what was found, whatever it is")
-
-
-def _check_worlds(study: Study) -> None:
-    """Refuse means over trainings of the same worlds where their tables do not tell one world from another."""
-    seeds = study.seeds({})
-    for row in study.rows:
-        if not row.several or row.file in BY_EPISODE:
-            continue
-        check_apart([stage.name for pattern in row.patterns for stage in study.named(pattern)], seeds, row.file)
 
 
 def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
@@ -422,21 +409,6 @@ def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
             raise UserError(f"{number} is over several stages: must be a row, a column and one of {known}")
         if number.what and not row.several:
             raise UserError(f"{number} is of one stage: must be a row and a column")
-        _check_q(number, row, primary)
-
-
-def _check_q(number: Number, row: TableRow, primary: tuple[Primary, ...]) -> None:
-    what, column = (number.what, number.column) if row.several else (number.column, "value")
-    if what == Q_PRIMARY and not any(outcome.row == row and outcome.column == column for outcome in primary):
-        raise UserError(f"{number} is no primary outcome: name it under `primary`, or say q")
-
-
-def _check_table(table: ResultTable) -> None:
-    for column in table.columns:
-        _, _, form = column.partition(":")
-        if not FORMAT.fullmatch(form):
-            raise UserError(f"the column {shown(column)}: a format is such as +.1f, .3f or d")
-    if table.across is not None and table.largest_first is not None:
-        raise UserError(f"the table {shown(table.title)} has across, so its rows cannot be ordered by a column")
-    if not 0 <= table.digits <= 9:
-        raise UserError(f"the table {shown(table.title)} has {table.digits} digits: must be 0 to 9")
+        what, column = (number.what, number.column) if row.several else (number.column, "value")
+        if what == Q_PRIMARY and row.key(column) not in [outcome.key(outcome.column) for outcome in primary]:
+            raise UserError(f"{number} is no primary outcome: name it under `primary`, or say q")

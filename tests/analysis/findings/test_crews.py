@@ -159,7 +159,7 @@ def test_more_cores_than_there_are_and_results_that_are_not_shared_are_refused(
     command = crew(cluster, folder).start(["write.py"], folder / "elsewhere" / "x.log", 0)
 
     def ended() -> None:
-        while command.code() is None:
+        while command.poll() is None:
             time.sleep(0.1)
 
     assert_refuses("put --results-dir on a file system that all machines", ended)
