@@ -169,7 +169,7 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     persistences = [kept for kept in effects.persistences if kept.policy == "trained" and kept.what in KINDS]
     if not persistences:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")
-    file = finished.input_file(run, "directions", "edited along a direction")
+    file = finished.input_file(run, "directions")
     direction = read_directions(file).named(names[0])
     if not direction.layer.startswith(tuple(KINDS.values())):
         raise UserError(f"{folder} edited {direction.layer}, not a state of the memory: {wanted} direction of one")

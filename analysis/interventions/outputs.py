@@ -157,8 +157,9 @@ def write_effects(
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
     write_text(folder / BY_EPISODE_FILE, by_episode_table(table, arms, seed).as_text())
     (folder / ERASED_FILE).unlink(missing_ok=True)
-    if erased:
-        write_text(folder / ERASED_FILE, erased_table(erased))
+    if erased:  # what was not measured stays empty
+        rows = [["" if value is None else str(value) for value in astuple(reading)] for reading in erased]
+        write_text(folder / ERASED_FILE, tab_separated_lines([field.name for field in fields(Readability)], rows))
     for name, figure in figures.items():
         if figure is None:
             (folder / name).unlink(missing_ok=True)
@@ -281,31 +282,18 @@ def _episode_rows(
 
 def readability_lines(erased: Sequence[Readability]) -> list[str]:
     """Return a line for each erased variable of each arm, with a heading; empty if nothing was erased."""
-    if not erased:
-        return []
-    return [
-        "",
-        "Erased variables, by R2 of linear read-outs (1: exact; 0 or less: no better than a constant):",
-        *map(_line, erased),
-    ]
-
-
-def erased_table(erased: Sequence[Readability]) -> str:
-    """Return a row for each erased variable of each arm, tab-separated; what was not measured stays empty."""
-    rows = [["" if value is None else str(value) for value in astuple(reading)] for reading in erased]
-    return tab_separated_lines([field.name for field in fields(Readability)], rows)
-
-
-def _line(reading: Readability) -> str:
-    if reading.unedited is None and reading.in_play is None:
-        play = "not measured in play: it needs more than four episodes"
-    else:
-        play = f"in other episodes {_number(reading.unedited)} unedited, {_number(reading.in_play)} edited in play"
-    return (
-        f"  {reading.arm}: {reading.variable} in {reading.layer}: {_number(reading.before)} in {reading.states:,} "
-        f"unedited states, {_number(reading.after)} once they are erased; {play}"
-    )
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value + 0.0:.3f}".replace("-0.000", "0.000")
+    lines = []
+    for reading in erased:
+        before, after, unedited, in_play = (
+            "n/a" if value is None else f"{value + 0.0:.3f}".replace("-0.000", "0.000")
+            for value in (reading.before, reading.after, reading.unedited, reading.in_play)
+        )
+        play = f"in other episodes {unedited} unedited, {in_play} edited in play"
+        if reading.unedited is None and reading.in_play is None:
+            play = "not measured in play: it needs more than four episodes"
+        lines.append(
+            f"  {reading.arm}: {reading.variable} in {reading.layer}: {before} in {reading.states:,} unedited states, "
+            f"{after} once they are erased; {play}"
+        )
+    heading = "Erased variables, by R2 of linear read-outs (1: exact; 0 or less: no better than a constant):"
+    return ["", heading, *lines] if erased else []

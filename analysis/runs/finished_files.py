@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
@@ -91,17 +91,15 @@ class FinishedFiles:
         self.read(DIRECTIONS_FILE)  # refuses one that was changed
         return read_directions(self.path / DIRECTIONS_FILE)
 
-    def input_file(self, run: RunDescription, option: str, edited: str) -> Path:
+    def input_file(self, run: RunDescription, option: Literal["directions", "features"]) -> Path:
         """Return a file that an intervention was given by an option.
-
-        Args:
-            edited: what the run did with it, for messages.
 
         Raises:
             UserError: the file is not there, or is no longer the one that the run read.
         """
         path = Path(str(run.arguments.get(option)))
         if not path.exists():
+            edited = {"directions": "edited along a direction", "features": "edited sparse features"}[option]
             raise UserError(f"{self.path} {edited} of {path}, which is not there: put it back")
         if sha256(path) != run.input.get(option):
             raise UserError(f"{path} is no longer the file that {self.path} used: play that run again")

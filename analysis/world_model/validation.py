@@ -15,10 +15,13 @@ from matplotlib.ticker import MaxNLocator
 
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
 from activation_store.schema import OPTIONS
+from activation_store.directions import Directions, read_directions
+from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
+from agent_zoo.observation import PackedObservation
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from analysis.interventions.edits.edit_options import EditOptions, needs_directions
 from analysis.interventions.effects.inference import OverEpisodes
-from analysis.interventions.effects.pairs import dictionary_of_run, directions_of_run, read_run_file
+from analysis.interventions.effects.pairs import read_run_file
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import write_figure
@@ -108,9 +111,10 @@ def read_intervened(folder: Path, held_out: HeldOut) -> list[Intervened]:
             f"{folder} edited another policy than {origin.policy} in the world model: give runs on that one"
         )
     options = _options(folder, run.arguments)
-    dictionary = dictionary_of_run(finished, run) if run.arguments.get("features") else None
+    features = finished.input_file(run, "features") if run.arguments.get("features") else None
+    dictionary = read_dictionary(features) if features else None
     named = any(needs_directions(option, run.arguments.get("features")) for option in options)
-    directions = directions_of_run(finished, run) if named else None
+    directions = read_directions(finished.input_file(run, "directions")) if named else None
     finished.read(LIVES_FILE)  # refuses one that was changed
     played, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     arms = [arm for arm in played.arms if arm.policy == "trained" and arm.kind in _KINDS]

@@ -9,9 +9,9 @@ import numpy as np
 
 from activation_store.interventions import AT_ONCE, ArmKind
 from analysis.interventions.effects.inference import (
+    SAME,
     Condition,
     OverEpisodes,
-    at_least_as_large,
     detectable,
     excludes_zero,
     from_one_more,
@@ -131,7 +131,7 @@ def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.n
         difference, p, error = from_one_more(edit, draws, over.settings.confidence)
         if not error.known and len(draws) > 1:  # all do the same, such as nothing: no spread but of episodes
             difference, p, error = over.difference(effect - mean)
-        as_large = at_least_as_large(edit, draws)
+        as_large = int((np.abs(draws) >= abs(edit) * (1 - SAME)).sum())
     else:
         (difference, p, error), as_large = over.difference(effect - mean), None
     return Against(control, tuple(names), over.estimate(mean), difference, p, error.error, error.freedom, as_large)
@@ -154,7 +154,7 @@ chance, but no random directions were played to compare it with, or a single one
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(ABC):
-    """What every result that is tested and judged beside its controls has; subclasses say of what."""
+    """What every result of an edit that is tested and judged beside its controls has; subclasses say of what."""
 
     p: float  # two-sided, of no effect
     error: float  # standard error over episodes; NaN if it is unknown
@@ -170,6 +170,8 @@ class Judged(ABC):
     detectable: float = np.nan
     """Size of effect that would be called one in 80% of runs like this; infinite if none could be."""
     verdict: Verdict = "undecided"
+    arm: str
+    dose: float | None
 
     @property
     @abstractmethod
@@ -193,11 +195,6 @@ class Judged(ABC):
             np.isfinite(control.p) for control in self.against
         )
 
-    @property
-    def beyond_p(self) -> float:
-        """The largest p of no effect and of no difference to each kind of control; NaN if that is unknown."""
-        return float(np.max([self.p, *(control.p for control in self.against)])) if self.can_be_compared else np.nan
-
 
 Result = TypeVar("Result", bound=Judged)
 
@@ -205,7 +202,9 @@ Result = TypeVar("Result", bound=Judged)
 def judged(results: Sequence[Result], pairing_works: bool) -> list[Result]:
     """Correct the p-values of all results of a kind together, and judge each; without pairing none can be trusted."""
     q = false_discovery(np.array([result.p for result in results]))
-    beyond = false_discovery(np.array([result.beyond_p for result in results]))
+    largest = [np.max([result.p, *(control.p for control in result.against)]) for result in results]
+    comparable = [result.can_be_compared for result in results]
+    beyond = false_discovery(np.where(comparable, largest, np.nan))
     sizes = [detectable_effect(result, tests_of(results)) for result in results]
     return concluded(results, q, beyond, sizes, pairing_works)
 

@@ -111,7 +111,10 @@ def _response(
     doses = np.array([edit.arm.dose for edit in series], dtype=np.float64)  # (D,)
     values = np.stack([on_episodes_of(series[0], edit, per_episode(edit)) for edit in series], axis=1)  # (E, D)
     arms = [controls_of(edit, everything, outcome if at_once else None)[RANDOM] for edit in series]
-    random = _of_directions(series, arms, per_episode)  # (K, E, D)
+    random = np.full((max(map(len, arms)), *values.shape), np.nan)  # of K directions, the arms of each dose, (K, E, D)
+    for dose, of_dose in enumerate(arms):
+        for place, arm in enumerate(of_dose):
+            random[place, :, dose] = on_episodes_of(series[0], arm, per_episode(arm))
     slopes = _slopes(doses, values)
     test: Test = "randomisation over who was edited"
     smallest_p = 1 / (1 + over.settings.permutations)
@@ -136,15 +139,6 @@ def _response(
         smallest_p=smallest_p,
         shape=_shape(values, over),
     )
-
-
-def _of_directions(series: Sequence[Pairs], arms: Sequence[Sequence[Pairs]], per_episode: PerEpisode) -> np.ndarray:
-    """Return what each of K random directions, the arms of each dose, does there, (K, E, D); NaN where not played."""
-    values = np.full((max(map(len, arms)), len(series[0].episodes), len(series)), np.nan)
-    for dose, of_dose in enumerate(arms):
-        for place, arm in enumerate(of_dose):
-            values[place, :, dose] = on_episodes_of(series[0], arm, per_episode(arm))
-    return values
 
 
 def _randomisation_p(series: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> np.ndarray:
@@ -209,13 +203,13 @@ def persistence_of_edits(everything: Sequence[Pairs], over: OverEpisodes) -> lis
     Actions are left out if the edit itself moves them by no more than rounding.
     """
     followed = [pairs for pairs in everything if pairs.arm.kind == "edited once"]
-    return [_persistence(pairs, what, over) for pairs in followed for what in TITLES if _moves(pairs, what)]
-
-
-def _moves(pairs: Pairs, what: str) -> bool:
-    values = pairs.values.get(_left(what, 0), np.zeros(len(pairs.edited)))
-    known = values[pairs.edited & np.isfinite(values)]
-    return len(known) > 0 and bool(known.mean() > _ROUNDING)
+    persistences = []
+    for pairs, what in itertools.product(followed, TITLES):
+        values = pairs.values.get(_left(what, 0), np.zeros(len(pairs.edited)))
+        known = values[pairs.edited & np.isfinite(values)]
+        if len(known) and known.mean() > _ROUNDING:
+            persistences.append(_persistence(pairs, what, over))
+    return persistences
 
 
 def _left(what: str, lag: int) -> str:

@@ -1,5 +1,6 @@
 """Effects of edits: on how edited agents live, on their unedited neighbours, and at once in the edited state."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,8 +23,6 @@ class Effect(Judged):
     nothing differs from the twin.
     """
 
-    arm: str
-    dose: float | None
     outcome: str
     effect: Estimate  # mean over episodes of the mean difference of edited agents from themselves in the twin
     twin: float  # mean over episodes of the edited agents' outcome in the twin
@@ -73,7 +72,14 @@ def effects_of_edits(
     everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Effect]:
     """Measure, test and judge every edit of the trained policy in every outcome in behaviour."""
-    effects = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over, margins)]
+    effects: list[Effect] = []
+    for edit in edits(everything):
+        controls = controls_of(edit, everything)
+        contrasts, p_values = randomisation_test(edit, edit.differences(outcomes), over.settings)
+        effects += [
+            _effect(edit, outcome, float(contrast), float(p), controls, over, margins)
+            for outcome, contrast, p in zip(outcomes, contrasts, p_values, strict=True)
+        ]
     return judged(effects, pairing_works)
 
 
@@ -98,17 +104,6 @@ def effect_per_episode(outcome: str) -> PerEpisode:
     return lambda pairs: pairs.episode_means(pairs.difference(outcome), pairs.edited)
 
 
-def _effects(
-    edit: Pairs, everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, margins: Margins
-) -> list[Effect]:
-    controls = controls_of(edit, everything)
-    contrasts, p_values = randomisation_test(edit, edit.differences(outcomes), over.settings)
-    return [
-        _effect(edit, outcome, float(contrast), float(p), controls, over, margins)
-        for outcome, contrast, p in zip(outcomes, contrasts, p_values, strict=True)
-    ]
-
-
 def _effect(
     edit: Pairs, outcome: str, contrast: float, p: float, controls: dict[str, list[Pairs]], over: OverEpisodes,
     margins: Margins,
@@ -125,7 +120,8 @@ def _effect(
         test, p, smallest_p = "sign flips over episodes", over.sign_flip_p(values), over.smallest_p(values)
     error, freedom = max((pair for pair in errors if pair[1]), default=(np.nan, 0))
     against = compare(edit, controls, per_episode, over)
-    spread = _spread(edit.twin[outcome])
+    known = edit.twin[outcome][np.isfinite(edit.twin[outcome])]
+    spread = float(known.std(ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else np.nan
     return Effect(
         arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, effect=over.estimate(values),
         twin=over.estimate(edit.episode_means(edit.twin[outcome], edit.edited)).value, spread=spread, contrast=contrast,
@@ -147,11 +143,6 @@ def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
     )  # fmt: skip
 
 
-def _spread(values: np.ndarray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.std(ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else np.nan
-
-
 @dataclass(frozen=True)
 class AtOnce:
     """One outcome at once of one edit."""
@@ -170,11 +161,18 @@ class AtOnce:
 
 def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[AtOnce]:
     """Measure every edit of the trained policy in every outcome at once."""
-    return [
-        _at_once(edit, outcome, controls_of(edit, everything, at_once=outcome), over)
-        for edit in edits(everything)
-        for outcome in outcomes
-    ]
+    levels = []
+    for edit, outcome in itertools.product(edits(everything), outcomes):
+        per_episode, known = level_per_episode(outcome), np.isfinite(edit.values[outcome][edit.edited])
+        values = per_episode(edit)
+        against = compare(edit, controls_of(edit, everything, at_once=outcome), per_episode, over)
+        level = AtOnce(
+            arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, level=over.estimate(values),
+            episodes=int(np.isfinite(values).sum()), lives=int(known.sum()), left_out=int((~known).sum()),
+            against=against,
+        )  # fmt: skip
+        levels.append(level)
+    return levels
 
 
 def changes_of(measure: str, levels: Iterable[AtOnce]) -> list[tuple[str, AtOnce]]:
@@ -188,13 +186,3 @@ def changes_of(measure: str, levels: Iterable[AtOnce]) -> list[tuple[str, AtOnce
 def level_per_episode(outcome: str) -> PerEpisode:
     """Return the function that gives the mean over an arm's edited agents, for each episode."""
     return lambda pairs: pairs.episode_means(pairs.values[outcome], pairs.edited)
-
-
-def _at_once(edit: Pairs, outcome: str, controls: dict[str, list[Pairs]], over: OverEpisodes) -> AtOnce:
-    per_episode = level_per_episode(outcome)
-    values, known = per_episode(edit), np.isfinite(edit.values[outcome][edit.edited])
-    return AtOnce(
-        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, level=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()), lives=int(known.sum()), left_out=int((~known).sum()),
-        against=compare(edit, controls, per_episode, over),
-    )  # fmt: skip

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from activation_store.interventions import Arm, Outcome
+from activation_store.interventions import Outcome
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, wrapped
 from analysis.figures.style import title as heading
 from analysis.interventions.effects.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED, Against
-from analysis.interventions.effects.courses import TITLES, DoseResponse, Persistence
+from analysis.interventions.effects.courses import TITLES, DoseResponse
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
 from analysis.interventions.effects.outcomes import (
     KL,
@@ -28,6 +28,7 @@ from analysis.interventions.effects.study import EffectsStudy, ranking
 from analysis.interventions.effects.text import number, p_text
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
+from common.number_text import plural
 
 EDIT = "edit"
 INK = "#1a1a1a"
@@ -118,7 +119,10 @@ def effect_row(effect: Effect) -> ForestRow:
     return ForestRow(
         title_with_unit(effect.outcome),
         group(effect.outcome),
-        {name: _scaled(estimate, effect.spread) for name, estimate in _series(effect.effect, effect.against).items()},
+        {
+            name: Estimate(of.value / effect.spread, of.low / effect.spread, of.high / effect.spread)
+            for name, of in _series(effect.effect, effect.against).items()
+        },
         number(effect.effect.value),
         effect.verdict == "effect",
     )
@@ -132,10 +136,6 @@ def level_row(level: AtOnce, sign: bool = False) -> ForestRow:
 
 def _series(edit: Estimate, against: Sequence[Against]) -> dict[str, Estimate]:
     return {EDIT: edit, **{comparison.control: comparison.effect for comparison in against}}
-
-
-def _scaled(estimate: Estimate, spread: float) -> Estimate:
-    return Estimate(estimate.value / spread, estimate.low / spread, estimate.high / spread)
 
 
 def forest(panels: Sequence[ForestPanel], words: tuple[str, str], more_handles: Sequence[Line2D] = ()) -> Figure:
@@ -172,8 +172,12 @@ def _draw_rows(axes: Axes, rows: Sequence[ForestRow], series: Sequence[str], lab
         if place and row.group != rows[place - 1].group:
             axes.axhline(place - 0.5, color="#b8bcc2", linewidth=0.8, zorder=0)
         for name, shift in zip(series, shifts, strict=True):
-            if name in row.series:
-                _draw_estimate(axes, row.series[name], place + shift, name, row.counts or name != EDIT)
+            if estimate := row.series.get(name):
+                look, at = LOOKS[name], place + shift
+                if np.isfinite(estimate.low):
+                    axes.hlines(at, estimate.low, estimate.high, color=look["color"], linewidth=1.3, zorder=2)
+                filled = {"markerfacecolor": look["color"] if row.counts or name != EDIT else "white"}
+                axes.plot(estimate.value, at, **{**look, **filled}, zorder=3, linestyle="none")
         axes.annotate(
             row.value, (1, place), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
             fontsize=8, annotation_clip=False,
@@ -182,16 +186,6 @@ def _draw_rows(axes: Axes, rows: Sequence[ForestRow], series: Sequence[str], lab
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-
-
-def _draw_estimate(axes: Axes, estimate: Estimate, place: float, name: str, filled: bool) -> None:
-    look = LOOKS[name]
-    if np.isfinite(estimate.low):
-        axes.hlines(place, estimate.low, estimate.high, color=look["color"], linewidth=1.3, zorder=2)
-    axes.plot(
-        estimate.value, place, **{**look, "markerfacecolor": look["color"] if filled else "white"}, zorder=3,
-        linestyle="none",
-    )  # fmt: skip
 
 
 def ends_of(rows: Sequence[ForestRow], not_negative: bool = False) -> tuple[float, float]:
@@ -209,8 +203,7 @@ def about_counting() -> list[Line2D]:
 
 def intervals(study: EffectsStudy) -> str:
     """Say of which size and over how many episodes the intervals are."""
-    episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
-    return f"{100 * study.settings.confidence:g}% intervals over {episodes}"
+    return f"{100 * study.settings.confidence:g}% intervals over {plural(study.episodes, 'episode')}"
 
 
 def effects_figure(study: EffectsStudy) -> Figure:
@@ -274,28 +267,21 @@ def ranking_figure(study: EffectsStudy) -> Figure | None:
         "Outcomes that most directions have an effect on come first. Right of each panel: the effect in the outcome's "
         "own unit."
     )
-    panels = [*_at_once(study, ranked), *_on_behaviour(study, ranked)]
-    return forest(panels, ("Directions, one by one", about), about_counting())
-
-
-def _at_once(study: EffectsStudy, ranked: Sequence[Arm]) -> list[ForestPanel]:
-    panels = []
     levels = {str(arm.direction): study.at_once_of(arm.name) for arm in ranked}
+    panels = []
     for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
         if all(name in own for own in levels.values()):
             signed = name == VALUE_CHANGE
-            rows = [_row(level_row(own[name], signed), direction) for direction, own in levels.items()]
-            panels.append(ForestPanel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
-    return panels
-
-
-def _on_behaviour(study: EffectsStudy, ranked: Sequence[Arm]) -> list[ForestPanel]:
+            of_level = [_row(level_row(own[name], signed), direction) for direction, own in levels.items()]
+            ends = ends_of(of_level, not_negative=not signed)
+            panels.append(ForestPanel(f"at once: {title(name)}", unit, of_level, ends))
     effects = {str(arm.direction): study.effects_of(arm.name) for arm in ranked}
     names = [name for name, effect in effects[str(ranked[0].direction)].items() if np.isfinite(effect.spread)]
     rows = {name: [_row(effect_row(own[name]), direction) for direction, own in effects.items()] for name in names}
-    ends = ends_of([row for panel_rows in rows.values() for row in panel_rows])
+    ends = ends_of([row for of_effect in rows.values() for row in of_effect])
     names.sort(key=lambda name: -sum(row.counts for row in rows[name]))
-    return [ForestPanel(title(name), SPREADS, rows[name], ends) for name in names]
+    panels += [ForestPanel(title(name), SPREADS, rows[name], ends) for name in names]
+    return forest(panels, ("Directions, one by one", about), about_counting())
 
 
 def _row(row: ForestRow, direction: str) -> ForestRow:
@@ -331,9 +317,13 @@ def dose_response(study: EffectsStudy) -> Figure | None:
             _draw(axes, response)
         for axes in panels[len(shown) :]:
             axes.set_axis_off()
-        figure.suptitle(
-            heading("Effects against the dose", _about_doses(study, left_out), _LETTERS_A_COLUMN * max(2, columns))
+        more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
+        about = (
+            f"Means over {study.episodes} episodes with {100 * study.settings.confidence:g}% intervals. KL and change "
+            "of the value compare with the same agents if nobody had ever edited them, after the same observations; "
+            "distance is that of the edited state; all others are differences from the unedited twin." + more
         )
+        figure.suptitle(heading("Effects against the dose", about, _LETTERS_A_COLUMN * max(2, columns)))
         legend_below(figure, handles([EDIT, *([RANDOM] if any(response.random for response in shown) else [])]))
     return figure
 
@@ -370,16 +360,6 @@ def _draw_series(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate],
     axes.plot(places, values, linewidth=1.6, **look)
 
 
-def _about_doses(study: EffectsStudy, left_out: int) -> str:
-    more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
-    confidence = f"{100 * study.settings.confidence:g}%"
-    return (
-        f"Means over {study.episodes} episodes with {confidence} intervals. KL and change of the value compare with "
-        "the same agents if nobody had ever edited them, after the same observations; distance is that of the edited "
-        f"state; all others are differences from the unedited twin.{more}"
-    )
-
-
 _PERSISTENCE_WIDTH, _HEIGHT, _PERSISTENCE_LETTERS = 3.6, 4.0, 38
 _ROOM = 0.06
 _POLICIES = {"trained": EDIT, "untrained": UNTRAINED}
@@ -394,7 +374,14 @@ def persistence_figure(study: EffectsStudy) -> Figure | None:
         figure = new_figure(max(2, len(shown)) * _PERSISTENCE_WIDTH, _HEIGHT)
         panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True).flat)
         for axes, what in zip(panels, shown, strict=True):
-            _draw_persistence(axes, what, [item for item in study.persistences if item.what == what])
+            zero_line(axes, vertical=False)
+            axes.axhline(0.5, color=ZERO, linewidth=0.9, linestyle=":")
+            for persistence in study.persistences:
+                if persistence.what == what:
+                    look = LOOKS[_POLICIES[persistence.policy]] | {"markersize": 3}
+                    _draw_series(axes, range(len(persistence.left)), persistence.left, look)
+            axes.set_title(TITLES[what])
+            axes.set_xlabel("ticks after the edit")
         panels[0].set_ylabel("share left")
         panels[0].set_ylim(-_ROOM, max(share.value for one in study.persistences for share in one.left) + _ROOM)
         about = (
@@ -406,13 +393,3 @@ def persistence_figure(study: EffectsStudy) -> Figure | None:
         policies = {persistence.policy for persistence in study.persistences}
         legend_below(figure, handles([name for policy, name in _POLICIES.items() if policy in policies]))
     return figure
-
-
-def _draw_persistence(axes: Axes, what: str, persistences: list[Persistence]) -> None:
-    zero_line(axes, vertical=False)
-    axes.axhline(0.5, color="#8a8a8a", linewidth=0.9, linestyle=":")
-    for persistence in persistences:
-        look = LOOKS[_POLICIES[persistence.policy]] | {"markersize": 3}
-        _draw_series(axes, range(len(persistence.left)), persistence.left, look)
-    axes.set_title(TITLES[what])
-    axes.set_xlabel("ticks after the edit")

@@ -65,7 +65,8 @@ def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 
 FEWEST_FOR_RANK = 19
 """Random directions from which on a rank among them can have a p-value of 5%."""
 
-_SAME = 1e-9
+SAME = 1e-9
+"""Of an effect: smaller differences from it are rounding."""
 
 
 Difference = tuple[Estimate, float, Condition]
@@ -85,16 +86,11 @@ def from_one_more(effect: float, draws: np.ndarray, confidence: float) -> Differ
     count, value = len(draws), float(effect - draws.mean())
     spread = float(draws.std(ddof=1)) if count > 1 else np.nan
     error = spread * np.sqrt(1 + 1 / count)
-    if not error > _SAME * max(abs(effect), np.abs(draws).max()):
+    if not error > SAME * max(abs(effect), np.abs(draws).max()):
         return Estimate(value), np.nan, Condition(np.nan, 0)
     half = stats.t.isf((1 - confidence) / 2, count - 1) * error
     p = 2 * stats.t.sf(abs(value) / error, count - 1)
     return Estimate(value, float(value - half), float(value + half)), float(p), Condition(float(error), count - 1)
-
-
-def at_least_as_large(effect: float, draws: np.ndarray) -> int:
-    """Return how many draws, (K,), are at least as large as an effect, whatever their sign."""
-    return int((np.abs(draws) >= abs(effect) * (1 - _SAME)).sum())
 
 
 def ranks_among(effects: np.ndarray) -> np.ndarray:
@@ -259,24 +255,35 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int, h
     edits = [arm for arm in arms if arm.is_studied]
     if not edits:
         return []
-    draws = [draw for draw in _draws(arms, edits[0]) if draw]
+    kinds: tuple[ArmKind, ...] = ("random direction", "same variance")
+    played = [sum(arm.kind == kind and arm.matches(edits[0]) for arm in arms) for kind in kinds]
+    draws = [draw for draw in played if draw]
     if not draws or 1 in draws:
-        played = "a single random arm is not a control" if draws else "no random arm is played to compare with"
-        return [f"CAN ONLY BE UNDECIDED: {played}; give --controls 5 or more"]
+        why = "a single random arm is not a control" if draws else "no random arm is played to compare with"
+        return [f"CAN ONLY BE UNDECIDED: {why}; give --controls 5 or more"]
     tests = OUTCOMES * len(edits)
-    whole = horizon >= LIFE
-    lines = [
-        f"detectable in 80% of such runs, as lives of shipped policies vary: a change of the ticks lived of "
-        f"{_ticks(_size(episodes, drawn, draws, tests))} or more; {_needed(drawn, draws, tests)}"
-        if whole
-        else f"what this run can detect is not known in advance: episodes of {horizon} ticks end before most lives do"
-    ]
+    whole, size = horizon >= LIFE, _size(episodes, drawn, draws, tests)
+    if whole:
+        wanted = [(ticks, episodes_needed(ticks, drawn, draws, tests)) for ticks in _WANTED]
+        most = f"more than {_MOST_EPISODES:,}"
+        takes = " and ".join(
+            f"{ticks} ticks take {f'about {needed:,}' if needed <= _MOST_EPISODES else most} episodes"
+            for ticks, needed in wanted
+        )
+        lines = [
+            f"detectable in 80% of such runs, as lives of shipped policies vary: a change of the ticks lived of "
+            f"{f'about {size:.0f}' if size < 1000 else 'more than 1,000'} or more; {takes}"
+        ]
+    else:
+        lines = [
+            f"what this run can detect is not known in advance: episodes of {horizon} ticks end before most lives do"
+        ]
     if drawn == agents and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
         lines.append(
             f"CAN ONLY BE UNDECIDED: with every agent edited, {episodes} episodes can be flipped in too few ways for "
             f"{tests} tests; {COUNTED_UP_TO + 1} are enough"
         )
-    elif whole and _size(episodes, drawn, draws, tests) > LIFE:
+    elif whole and size > LIFE:
         lines.append(f"CAN ONLY BE UNDECIDED on the ticks lived: that is more than the {LIFE:.0f} ticks of a life")
     return lines
 
@@ -295,22 +302,3 @@ def _size(episodes: int, drawn: int, draws: Sequence[int], tests: int) -> float:
     error = PAIRED_SPREAD / np.sqrt(drawn * episodes)
     directions = [Condition(error * np.sqrt(1 + 1 / count), count - 1) for count in draws if count > 1]
     return detectable([Condition(error, episodes - 1), *directions], tests)
-
-
-def _draws(arms: Sequence[Arm], edit: Arm) -> list[int]:
-    """Return how many arms of each kind of random directions an edit is compared with."""
-    kinds: tuple[ArmKind, ...] = ("random direction", "same variance")
-    return [sum(arm.kind == kind and arm.matches(edit) for arm in arms) for kind in kinds]
-
-
-def _needed(drawn: int, draws: Sequence[int], tests: int) -> str:
-    counts = [(ticks, episodes_needed(ticks, drawn, draws, tests)) for ticks in _WANTED]
-    return " and ".join(f"{ticks} ticks take {_many_episodes(needed)} episodes" for ticks, needed in counts)
-
-
-def _many_episodes(needed: int) -> str:
-    return f"about {needed:,}" if needed <= _MOST_EPISODES else f"more than {_MOST_EPISODES:,}"
-
-
-def _ticks(size: float) -> str:
-    return f"about {size:.0f}" if size < 1000 else "more than 1,000"

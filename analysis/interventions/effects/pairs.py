@@ -9,10 +9,7 @@ import numpy as np
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.directions import Directions, read_directions
 from activation_store.interventions import Arm, LivesTable, Outcome, Readability
-from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
-from analysis.runs.finished_files import FinishedFiles, RunDescription
 from analysis.statistics.inference import Inference
 from analysis.statistics.permutation_p import counted_p
 from common.checked_json import first_fault, read_small_json, without_checksum
@@ -263,17 +260,3 @@ def read_run_file(path: Path) -> PlayedRun:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return run
-
-
-def directions_of_run(finished: FinishedFiles, run: RunDescription) -> Directions:
-    """Read the file of directions that a run edited along.
-
-    Raises:
-        UserError: the file is not there, or is no longer the one that the run read.
-    """
-    return read_directions(finished.input_file(run, "directions", "edited along a direction"))
-
-
-def dictionary_of_run(finished: FinishedFiles, run: RunDescription) -> SparseDictionary:
-    """Read the dictionary of sparse features that a run edited; arguments and errors as for `directions_of_run`."""
-    return read_dictionary(finished.input_file(run, "features", "edited sparse features"))

@@ -40,8 +40,6 @@ class Follows(Judged):
     number of directions that are edited one by one.
     """
 
-    arm: str
-    dose: float | None
     feature: str
     option: str  # head and option, separated by a slash
     effect: Estimate
@@ -162,8 +160,6 @@ class Bend(Judged):
     beside those of controls along the same direction.
     """
 
-    arm: str
-    dose: float | None
     plan: str  # name of the two directions without their axis, such as masked_3M/lstm_cell
     ticks: int  # ahead, of the planned displacement
     predicted: float  # by how many tiles the edit moves the planned displacement in total, south and east together
@@ -220,7 +216,10 @@ def _bend(
     realised = np.stack([_further(edit, side, ticks) for side in (SOUTH, EAST)], axis=1)  # (E, 2)
     # The map's rows grow southwards, so a quarter turn clockwise takes south to west.
     along, across = realised @ [south, east], realised @ [east, -south]
-    per_episode = _along(south, east, ticks)
+
+    def per_episode(pairs: Pairs) -> np.ndarray:
+        return south * _further(pairs, SOUTH, ticks) + east * _further(pairs, EAST, ticks)
+
     error, freedom = over.error(along)
     has_way = np.isfinite(edit.difference(SOUTH) + edit.difference(EAST)) & edit.edited
     return Bend(
@@ -235,11 +234,6 @@ def _bend(
 def _further(pairs: Pairs, side: str, ticks: int) -> np.ndarray:
     """Return how many tiles further to that side edited agents get in so many ticks than in the twin, (E,)."""
     return pairs.episode_means(pairs.difference(side), pairs.edited) * ticks / _PER_TICKS
-
-
-def _along(south: float, east: float, ticks: int) -> PerEpisode:
-    """Return the function that gives an arm's further way in a direction, in each episode."""
-    return lambda pairs: south * _further(pairs, SOUTH, ticks) + east * _further(pairs, EAST, ticks)
 
 
 def _angle(along: np.ndarray, across: np.ndarray, over: OverEpisodes) -> Estimate:

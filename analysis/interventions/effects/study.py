@@ -1,6 +1,6 @@
 """Everything that an intervention run shows, computed from its lives, and what a reader must know beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -37,9 +37,10 @@ from analysis.interventions.effects.outcomes import (
     split_outcomes,
     title,
 )
-from analysis.interventions.effects.pairs import Pairs, broken_pairing, paired
+from analysis.interventions.effects.pairs import FLIPS, Pairs, broken_pairing, paired
 from analysis.interventions.effects.predicted import Bend, Follows, bends_of_edits, options_that_follow
 from analysis.statistics.inference import LEVEL, Inference
+from common.number_text import plural
 from common.user_error import UserError
 
 FEWEST_EPISODES = 5
@@ -52,172 +53,115 @@ MOSTLY = 0.5
 """Share of a change within the span of recorded states, below which a note is given."""
 
 
-def notes_on(
-    everything: Sequence[Pairs], effects: Sequence[Effect], spilled: Sequence[Spillover], levels: Sequence[AtOnce],
-    followed: Sequence[Follows], responses: Sequence[DoseResponse], over: OverEpisodes,
-) -> list[str]:  # fmt: skip
-    """Return notes on episodes, tests, controls, missing values and unusual states; empty if all is well."""
-    return [
-        *_on_episodes(everything, effects, over),
-        *_on_sign_flips(everything, effects, spilled, followed, responses),
-        *_on_controls(everything),
-        *_on_ranks(everything, followed),
-        *_on_edits_never_made(everything),
-        *_on_missing_totals(levels),
-        *_on_missing(effects),
-        *_on_unusual_states(levels),
-        *_on_changes_outside_data(levels),
-    ]
-
-
-def _on_episodes(everything: Sequence[Pairs], effects: Sequence[Effect], over: OverEpisodes) -> list[str]:
-    notes = []
+def _on_tests(
+    everything: Sequence[Pairs], effects: Sequence[Effect], spilled: Sequence[Spillover], followed: Sequence[Follows],
+    responses: Sequence[DoseResponse], over: OverEpisodes,
+) -> Iterator[str]:  # fmt: skip
+    """Yield notes on episodes and permutations that are too few, and on tests by sign flips."""
     episodes = min(len(edit.episodes) for edit in edits(everything))
     if episodes < FEWEST_EPISODES:
-        count = "1 episode" if episodes == 1 else f"{episodes} episodes"
-        notes.append(
-            f"Only {count}: intervals need at least 2, and are rough below {FEWEST_EPISODES}. Play more episodes "
-            "before you rely on these results."
+        yield (
+            f"Only {plural(episodes, 'episode')}: intervals need at least 2, and are rough below {FEWEST_EPISODES}. "
+            "Play more episodes before you rely on these results."
         )
     tests = sum(np.isfinite(effect.p) for effect in effects)
     if tests and tests / (1 + over.settings.permutations) > LEVEL:
-        needed = ceil(tests / LEVEL)
-        notes.append(
+        yield (
             f"{over.settings.permutations} permutations are too few for {tests} tests: a single effect cannot reach q "
-            f"{LEVEL:g}. Use at least {needed}."
+            f"{LEVEL:g}. Use at least {ceil(tests / LEVEL)}."
         )
-    return notes
-
-
-def _on_sign_flips(
-    everything: Sequence[Pairs], effects: Sequence[Effect], spilled: Sequence[Spillover], followed: Sequence[Follows],
-    responses: Sequence[DoseResponse],
-) -> list[str]:  # fmt: skip
-    notes = []
-    episodes = min(len(edit.episodes) for edit in edits(everything))
-    flipped = [effect for effect in effects if effect.test == "sign flips over episodes"]
+    flipped = [effect for effect in effects if effect.test == FLIPS]
     if flipped:
-        notes.append(
+        yield (
             "Some outcomes have no unedited lives to compare with, so they are tested by flipping the signs of "
             "episodes, which cannot tell the effect of an edit on an agent from that of its edited neighbours."
         )
-    slopes = [
-        response for response in responses if response.test == "sign flips over episodes" and not response.at_once
-    ]
     for what, p_values in (
         ("effects", [effect.p for effect in flipped]),
         ("effects on neighbours", [spillover.p for spillover in spilled]),
         ("actions that follow a variable", [follow.p for follow in followed]),
-        ("slopes", [slope.p for slope in slopes]),
+        ("slopes", [slope.p for slope in responses if slope.test == FLIPS and not slope.at_once]),
     ):
         tests = int(np.isfinite(p_values).sum())
         if tests and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
-            notes.append(
+            yield (
                 f"With {episodes} episodes, one of {tests} possible {what} alone cannot survive correction, since it "
                 f"is tested by flipping the signs of episodes; with {COUNTED_UP_TO + 1} it could."
             )
-    return notes
 
 
-def _on_controls(everything: Sequence[Pairs]) -> list[str]:
+def _on_controls(everything: Sequence[Pairs], followed: Sequence[Follows]) -> Iterator[str]:
+    """Yield notes on controls that were not played, or are too few."""
     played = {edit.arm.name: controls_of(edit, everything) for edit in edits(everything)}
-    notes = []
     if not all(controls.get(RANDOM) or controls.get(SAME_VARIANCE) for controls in played.values()):
-        notes.append(
+        yield (
             "Without random directions nothing can count as an effect, since other edits may do as much: play several "
             "with --controls."
         )
     for kind in dict.fromkeys(kind for controls in played.values() for kind in controls):
         without = [name for name, controls in played.items() if not controls.get(kind)]
         if len(without) == len(played):
-            notes.append(f"No control: {kind}. Effects could not be compared with it.")
+            yield f"No control: {kind}. Effects could not be compared with it."
         elif without:
-            notes.append(f"No control of the same dose: {kind} (for {', '.join(without)}).")
+            yield f"No control of the same dose: {kind} (for {', '.join(without)})."
         fewest = min((len(controls[kind]) for controls in played.values() if controls.get(kind)), default=0)
         if kind in DRAWN_DIRECTIONS and fewest == 1:
-            notes.append(
+            yield (
                 f"Only one control of the kind {kind!r} was played, or all of them did exactly the same. It is unknown "
                 "how such controls vary, so nothing can count as an effect: play several in a new run, with --controls."
             )
     if any(UNTRAINED in controls and controls[UNTRAINED] for controls in played.values()):
-        notes.append("The untrained policy is a single network, which does not show how such networks vary.")
+        yield "The untrained policy is a single network, which does not show how such networks vary."
     if not any(pairs.arm.kind == "no edit" for pairs in everything):
-        notes.append(
-            "No arm that edits nothing was played, so it was not checked that such an arm is identical to its twin."
-        )
-    return notes
-
-
-def _on_ranks(everything: Sequence[Pairs], followed: Sequence[Follows]) -> list[str]:
+        yield ("No arm that edits nothing was played, so it was not checked that such an arm is identical to its twin.")
     drawn = [len(of.arms) for follow in followed for of in follow.against if of.drawn]
     directions = len({edit.arm.direction for edit in edits(everything)})
     needed = directions * (1 + FEWEST_FOR_RANK) - 1
-    if not drawn or min(drawn) >= needed:
-        return []
-    again = " Play the one that you want without --one-by-one, in other episodes." if directions > 1 else ""
-    return [
-        f"No action that follows a variable can count as an effect: with {directions} "
-        f"direction{'s' if directions > 1 else ''}, its rank takes {needed} random directions, and here are "
-        f"{min(drawn)}.{again}"
-    ]
+    if drawn and min(drawn) < needed:
+        again = " Play the one that you want without --one-by-one, in other episodes." if directions > 1 else ""
+        yield (
+            f"No action that follows a variable can count as an effect: with {plural(directions, 'direction')}, its "
+            f"rank takes {needed} random directions, and here are {min(drawn)}.{again}"
+        )
 
 
-def _on_edits_never_made(everything: Sequence[Pairs]) -> list[str]:
-    never = [
-        edit.arm.name
-        for edit in edits(everything)
-        if not np.isfinite(edit.values.get(EDITED_TICKS, np.array(np.nan))).any()
-    ]
-    return [
-        f"Nobody was edited in any tick ({name}): no agent lived to the first edited tick, --while never held, or no "
-        "donor had another value."
-        for name in never
-    ]
-
-
-def _on_missing_totals(levels: Sequence[AtOnce]) -> list[str]:
+def _on_results(everything: Sequence[Pairs], effects: Sequence[Effect], levels: Sequence[AtOnce]) -> Iterator[str]:
+    """Yield notes on edits that were never made, missing values, and unusual states."""
+    for edit in edits(everything):
+        if not np.isfinite(edit.values.get(EDITED_TICKS, np.array(np.nan))).any():
+            yield (
+                f"Nobody was edited in any tick ({edit.arm.name}): no agent lived to the first edited tick, --while "
+                "never held, or no donor had another value."
+            )
     outcomes = {level.outcome for level in levels}
-    if KL in outcomes or KL_IN_PLAY not in outcomes:
-        return []
-    return [
-        "This run was played before changes at once were measured in total. Those in play, from a memory that was "
-        "edited before, can rank edits in another order: play the run again to compare edits with each other. Bends of "
-        "paths and kl_by_head.png take changes in total, so they are left out."
-    ]
-
-
-def _on_missing(effects: Sequence[Effect]) -> list[str]:
-    counted: dict[str, tuple[int, int]] = {}
-    for effect in effects:
-        left_out, lives = counted.get(effect.outcome, (0, 0))
-        counted[effect.outcome] = left_out + effect.left_out, lives + effect.left_out + effect.pairs
-    return [
-        f"{title(outcome)}: {left_out:,} of {lives:,} pairs of lives were left out, for want of a value in one of them."
-        for outcome, (left_out, lives) in counted.items()
-        if left_out
-    ]
-
-
-def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
+    if KL not in outcomes and KL_IN_PLAY in outcomes:
+        yield (
+            "This run was played before changes at once were measured in total. Those in play, from a memory that was "
+            "edited before, can rank edits in another order: play the run again to compare edits with each other. "
+            "Bends of paths and kl_by_head.png take changes in total, so they are left out."
+        )
+    for outcome in dict.fromkeys(effect.outcome for effect in effects):
+        own = [effect for effect in effects if effect.outcome == outcome]
+        left_out = sum(effect.left_out for effect in own)
+        if left_out:
+            yield (
+                f"{title(outcome)}: {left_out:,} of {left_out + sum(effect.pairs for effect in own):,} pairs of lives "
+                "were left out, for want of a value in one of them."
+            )
     unusual = [level for level in levels if level.outcome == OFF_MANIFOLD and level.level.value > FAR_OFF]
-    if not unusual:
-        return []
-    far = "; ".join(f"{level.level.value:.1f} times, {level.arm}" for level in unusual)
-    return [
-        f"Edited states lie further from recorded states than unedited ones: {far}. The policy may never have been in "
-        "such states, so its behaviour in them says little about how it works."
-    ]
-
-
-def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
+    if unusual:
+        far = "; ".join(f"{level.level.value:.1f} times, {level.arm}" for level in unusual)
+        yield (
+            f"Edited states lie further from recorded states than unedited ones: {far}. The policy may never have been "
+            "in such states, so its behaviour in them says little about how it works."
+        )
     outside = [level for level in levels if level.outcome == WITHIN_DATA and level.level.value < MOSTLY]
-    if not outside:
-        return []
-    shares = "; ".join(f"{level.level.value:.0%}, {level.arm}" for level in outside)
-    return [
-        f"Only part of the squared change lies where recorded states vary: {shares}. The rest may act through parts of "
-        "the network that are never active otherwise."
-    ]
+    if outside:
+        shares = "; ".join(f"{level.level.value:.0%}, {level.arm}" for level in outside)
+        yield (
+            f"Only part of the squared change lies where recorded states vary: {shares}. The rest may act through "
+            "parts of the network that are never active otherwise."
+        )
 
 
 @dataclass(frozen=True)
@@ -284,7 +228,10 @@ def study_effects(
         edited=float(table.edited[played].mean()), settings=settings, effects=tuple(effects), at_once=tuple(levels),
         follows=tuple(followed), bends=tuple(bends), spillovers=tuple(spilled), dose_responses=tuple(responses),
         persistences=tuple(persistence_of_edits(everything, over)), broken=broken,
-        notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),
+        notes=(
+            *_on_tests(everything, effects, spilled, followed, responses, over), *_on_controls(everything, followed),
+            *_on_results(everything, effects, levels),
+        ),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from activation_store.interventions import Arm
 from analysis.interventions.effects.controls import RANDOM, Against, Judged
-from analysis.interventions.effects.courses import TITLES, DoseResponse, Persistence
+from analysis.interventions.effects.courses import TITLES, Persistence
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
 from analysis.interventions.effects.outcomes import (
     EDITED_TICKS,
@@ -22,7 +22,7 @@ from analysis.interventions.effects.predicted import Bend, Follows
 from analysis.interventions.effects.study import EffectsStudy, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
-from common.number_text import share_text
+from common.number_text import plural, share_text
 
 _OPTIONS_SHOWN = 3
 _HEADS_SHOWN = 5
@@ -32,8 +32,7 @@ _FEWEST_DIGITS = 3
 
 def summary_lines(study: EffectsStudy) -> list[str]:
     """Return the summary: effects that count, those that do not, what happens at once, neighbours, doses, notes."""
-    lines = [*_about(study), *_on_pairing(study)]
-    ranked = ranking(study)
+    lines, ranked = list(_about(study)), ranking(study)
     if ranked:
         order = "the one whose edit moves the distribution over actions furthest at once, in total, first"
         lines += ["", f"Directions, {order if KL in study.at_once_of(ranked[0].name) else 'not ranked'}:"]
@@ -74,31 +73,32 @@ def p_text(p: float) -> str:
     return "n/a" if not math.isfinite(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _about(study: EffectsStudy) -> list[str]:
-    episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
-    played = [arm for arm in study.arms if not arm.is_at_once]
-    return [
-        f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {share_text(study.edited)} of agents "
-        "edited.",
+def _about(study: EffectsStudy) -> Iterator[str]:
+    """Yield what was played, how it is compared, and whether pairing works."""
+    arms = sum(not arm.is_at_once for arm in study.arms)
+    yield (
+        f"{plural(study.episodes, 'episode')} in each arm, {arms} arms, {study.lives:,} lives; "
+        f"{share_text(study.edited)} of agents edited."
+    )
+    yield (
         "Effects compare edited agents with the same agents in an unedited replay of the same episodes, their twin, "
         f"with {100 * study.settings.confidence:g}% intervals over episodes. An effect counts if it exceeds both "
         f"chance and every kind of control, corrected for all tests (q at most {LEVEL:g}). Random directions differ "
         "from one another, so an edit must exceed what one more of them could do. For undecided results, brackets give "
-        "the effect that 80% of such runs would detect.",
+        "the effect that 80% of such runs would detect."
+    )
+    yield (
         "At once, in total: compared with what the same agents would do, after the same observations, if nobody had "
-        "ever edited them. In play: compared with what they would do without this one tick's edit.",
-    ]
-
-
-def _on_pairing(study: EffectsStudy) -> list[str]:
+        "ever edited them. In play: compared with what they would do without this one tick's edit."
+    )
     if study.broken:
         arm, outcome = next(iter(study.broken.items()))
-        return [
+        yield (
             f"PAIRING IS BROKEN: the arm {arm!r} edits nothing, yet differs from its twin in {title(outcome)}. "
             "No result below can be trusted."
-        ]
-    checked = any(arm.kind == "no edit" for arm in study.arms)
-    return ["Check passed: an arm that edits nothing is identical to its twin."] if checked else []
+        )
+    elif any(arm.kind == "no edit" for arm in study.arms):
+        yield "Check passed: an arm that edits nothing is identical to its twin."
 
 
 def _ranking(ranked: list[Arm], study: EffectsStudy) -> Iterator[str]:
@@ -127,13 +127,9 @@ def _effects(effects: Iterable[Effect]) -> Iterator[str]:
 
 
 def _effect_line(effect: Effect) -> str:
-    beyond = [f"q against controls {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
-    size = (
-        [_size_of(effect.outcome, effect.detectable, effect.effect)]
-        if effect.verdict == "no more than controls"
-        else []
-    )
-    more = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
+    found = effect.verdict != "no more than controls"
+    size = [] if found else [_size_of(effect.outcome, effect.detectable, effect.effect)]
+    more = [f"q {p_text(effect.q)}", *_controls(effect.against, True), *_against_controls(effect), *size]
     return with_interval(title_with_unit(effect.outcome), effect.effect, *more)
 
 
@@ -158,16 +154,16 @@ def _size_of(outcome: str | None, detectable: float, measured: Estimate) -> str:
     return "no difference" if measured.value == 0 else "detectable effect unknown"
 
 
-def _controls(against: Iterable[Against], sign: bool) -> list[str]:
-    return [
-        f"{comparison.control} {number(comparison.effect.value, sign)}{_rank(comparison)}" for comparison in against
-    ]
+def _controls(against: Iterable[Against], sign: bool) -> Iterator[str]:
+    """Yield the effect of each control, and how many random directions do as much, unless there is only one."""
+    for control in against:
+        many = len(control.arms)
+        rank = f" ({control.as_large} of {many} as large)" if control.as_large is not None and many > 1 else ""
+        yield f"{control.control} {number(control.effect.value, sign)}{rank}"
 
 
-def _rank(against: Against) -> str:
-    """Say how many random directions do as much, unless there is only one."""
-    many = len(against.arms)
-    return f" ({against.as_large} of {many} as large)" if against.as_large is not None and many > 1 else ""
+def _against_controls(judged: Judged) -> list[str]:
+    return [f"q against controls {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
 
 
 def _at_once(levels: Mapping[str, AtOnce]) -> Iterator[str]:
@@ -203,23 +199,22 @@ def _follows(options: list[Follows]) -> Iterator[str]:
         for most, follow in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
             option = f"follows {feature} {most}: {follow.option.replace('/', ' ')}"
             name = f"at once, in play: {option}, share of ticks above one half"
-            more = [f"q {p_text(follow.q)}", *_controls(follow.against, sign=True), *_conclusion(follow)]
-            yield f"  {with_interval(name, follow.effect, *more)}"
+            yield f"  {_concluded(name, follow)}"
 
 
 def _bends(bends: list[Bend]) -> Iterator[str]:
     for bend in bends:
         name = f"path, tiles in {bend.ticks} ticks along {number(bend.predicted, False)} predicted by {bend.plan}"
-        more = [f"q {p_text(bend.q)}", *_controls(bend.against, sign=True), *_conclusion(bend)]
-        yield f"  {with_interval(name, bend.along, *more)}"
+        yield f"  {_concluded(name, bend)}"
         yield f"  {with_interval('path, degrees from the predicted side', bend.angle)}"
 
 
-def _conclusion(judged: Judged) -> list[str]:
-    """Return what to say last of a result: the verdict, and what could have been found where it is negative."""
-    beyond = [f"q against controls {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
+def _concluded(name: str, judged: Judged) -> str:
+    """Write a result with its controls, the verdict, and what could have been found where that is negative."""
     negative = judged.verdict in ("undecided", "no more than controls")
-    return [*beyond, judged.words, *([_size_of(None, judged.detectable, judged.measured)] if negative else [])]
+    size = [_size_of(None, judged.detectable, judged.measured)] if negative else []
+    more = [f"q {p_text(judged.q)}", *_controls(judged.against, True), *_against_controls(judged), judged.words, *size]
+    return with_interval(name, judged.measured, *more)
 
 
 def _largest(measure: str, levels: Mapping[str, AtOnce]) -> list[tuple[str, AtOnce]]:
@@ -263,11 +258,13 @@ def _slopes(study: EffectsStudy) -> Iterator[str]:
         return
     for response in shown:
         if response.is_found:
-            random = _controls([response.against], sign=True) if response.against else []
-            beyond = [f"q against controls {p_text(response.beyond_q)}"] if math.isfinite(response.beyond_q) else []
+            random = _controls([response.against], True) if response.against else []
+            known = math.isfinite(response.beyond_q)
+            beyond = [f"q against controls {p_text(response.beyond_q)}"] if known else []
             name = f"{title_with_unit(response.outcome)}, per unit of dose"
             line = with_interval(name, response.slope, f"q {p_text(response.q)}", *random, *beyond)
-            yield f"  {_before(response)}{line}; {response.shape}"
+            before = "" if response.beyond_random else f"no more than {RANDOM}: " if known else "no controls: "
+            yield f"  {before}{line}; {response.shape}"
     if rest := [
         f"{title(response.outcome)} ({_size_of(None, response.detectable, response.slope)})"
         for response in shown
@@ -276,20 +273,10 @@ def _slopes(study: EffectsStudy) -> Iterator[str]:
         yield f"  undecided: {'; '.join(rest)}"
 
 
-def _before(slope: DoseResponse) -> str:
-    """Return what to say before a slope that does not exceed those of random directions for sure."""
-    if slope.beyond_random:
-        return ""
-    return f"no more than {RANDOM}: " if math.isfinite(slope.beyond_q) else "no controls: "
-
-
 def _lasting(persistences: Iterable[Persistence]) -> Iterator[str]:
     for persistence in persistences:
-        most = len(persistence.left) - 1
-        low, high = (_ticks(end, most) for end in (persistence.half_life.low, persistence.half_life.high))
+        most = f"more than {len(persistence.left) - 1}"
+        half = persistence.half_life
+        ticks, low, high = (f"{end:.1f}" if math.isfinite(end) else most for end in (half.value, half.low, half.high))
         of = "" if persistence.policy == "trained" else " (untrained policy)"
-        yield f"  {TITLES[persistence.what]}{of}: {_ticks(persistence.half_life.value, most)} ticks ({low} to {high})"
-
-
-def _ticks(value: float, most: int) -> str:
-    return f"{value:.1f}" if math.isfinite(value) else f"more than {most}"
+        yield f"  {TITLES[persistence.what]}{of}: {ticks} ticks ({low} to {high})"
