@@ -85,10 +85,9 @@ def main() -> None:
 
 def parse(arguments: list[str]) -> RunOptions:
     """Parse the command line, and refuse what cannot be played before anything heavy is loaded."""
-    first, further = separate_edits(arguments)
+    first, blocks = separate_edits(arguments)
     options = command_line.parse(RunOptions, __doc__, args=first)
-    more = tuple(command_line.parse(EditOptions, __doc__, args=block) for block in further)
-    options = replace(options, further=more)
+    options = replace(options, further=tuple(command_line.parse(EditOptions, __doc__, args=block) for block in blocks))
     if options.policy is None:
         raise UserError(
             f"-p names no policy; {options.policies_dir} holds {', '.join(policy_names(options.policies_dir))}"
@@ -111,13 +110,15 @@ def parse(arguments: list[str]) -> RunOptions:
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))
     check_together(options.edits, "run")
-    _check_paths(options)
+    further = "--follow" if options.follow > 0 else "--record" if options.record else None
+    if options.through:
+        _check_paths(options, further)
     if options.follow and all(edit.edit == "freeze" for edit in options.edits):
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
         )
     if options.one_by_one:
-        _check_one_by_one(options)
+        _check_one_by_one(options, further)
     condition = (options.condition or "").strip().startswith(FEATURE)
     if options.features is None and condition:
         raise UserError(f"--while {options.condition!r} needs --features with the dictionary that the feature is in")
@@ -127,30 +128,24 @@ def parse(arguments: list[str]) -> RunOptions:
     return options
 
 
-def _check_paths(options: RunOptions) -> None:
-    if not options.through:
-        return
+def _check_paths(options: RunOptions, further: str | None) -> None:
     if wrong := [path for path in options.paths if path not in PATHS]:
         raise UserError(f"--through names {wrong[0]!r}: the paths are {', '.join(PATHS)}")
     if set(options.paths) == set(PATHS):
         raise UserError("--through names every path, which is what happens without it: leave it out, or name fewer")
     if of_memory := [edit.edit for edit in options.edits if edit.edit in ("clear", "freeze", "transplant")]:
         raise UserError(f"--through is for edits of states in a tick, and --edit {of_memory[0]} is made between ticks")
-    if given := _follow_or_record(options):
-        raise UserError(f"{given} does not go with --through: leave one of them out")
+    if further:
+        raise UserError(f"{further} does not go with --through: leave one of them out")
 
 
-def _check_one_by_one(options: RunOptions) -> None:
+def _check_one_by_one(options: RunOptions, further: str | None) -> None:
     if options.further or options.edit not in ("collapse", "interchange"):
         raise UserError("--one-by-one is for one --edit collapse or interchange: give the others in a run of their own")
     if len(options.names) < 2 or len(set(options.names)) < len(options.names):
         raise UserError(f"--one-by-one needs at least two different directions, but --direction is {options.direction}")
-    if given := _follow_or_record(options):
-        raise UserError(f"{given} works with a single edit: play the direction you want without --one-by-one")
-
-
-def _follow_or_record(options: RunOptions) -> str | None:
-    return "--follow" if options.follow > 0 else "--record" if options.record else None
+    if further:
+        raise UserError(f"{further} works with a single edit: play the direction you want without --one-by-one")
 
 
 def report(folder: Path, equivalent_within: str | None = None) -> None:

@@ -81,7 +81,11 @@ def main() -> None:
         verify(command_line.parse(VerifyArguments, __doc__, args=sys.argv[2:]))
         return
     if sys.argv[1:2] == ["claims"]:
-        list_claims(command_line.parse(ClaimsArguments, __doc__, args=sys.argv[2:]))
+        listed = command_line.parse(ClaimsArguments, __doc__, args=sys.argv[2:])
+
+        from analysis.findings.page import write_claims
+
+        print(f"{write_claims(listed.file, listed.pages_dir)} claims: {listed.file}")
         return
     arguments = command_line.parse(Arguments, __doc__)
 
@@ -92,7 +96,8 @@ def main() -> None:
     path = study_path(arguments)
     name = name_of(path)
     study = read_study(path)
-    page = pages_dir(arguments) / f"{name}.md"
+    default = Path("docs/findings") if arguments.policies is None else arguments.results_dir / "findings"
+    page = (arguments.pages_dir or default) / f"{name}.md"
     check_replaceable(page)
     run = StudyRun(study, arguments.results_dir / name, Path(__file__).parent)
     plans = run.plan()
@@ -126,12 +131,6 @@ def study_path(arguments: Arguments) -> Path:
     return write_study_of(arguments.study, policies, folder, arguments.results_dir, print)
 
 
-def pages_dir(arguments: Arguments) -> Path:
-    """Return the folder of the page."""
-    default = Path("docs/findings") if arguments.policies is None else arguments.results_dir / "findings"
-    return arguments.pages_dir or default
-
-
 def crew_of(arguments: Arguments, scripts: Path) -> "RayCrew | None":
     """Return what runs the stages: a Ray cluster, or None for this machine."""
     if arguments.ray_address is None:
@@ -152,13 +151,6 @@ def verify(arguments: VerifyArguments) -> None:
         print(f"{page}: written again, with {rewrite_page(page)} numbers")
     else:
         print(f"{page}: all {verify_page(page)} numbers are those of the results beside it")
-
-
-def list_claims(arguments: ClaimsArguments) -> None:
-    """Write the table of all claims."""
-    from analysis.findings.page import write_claims
-
-    print(f"{write_claims(arguments.file, arguments.pages_dir)} claims: {arguments.file}")
 
 
 if __name__ == "__main__":

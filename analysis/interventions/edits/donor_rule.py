@@ -108,8 +108,13 @@ class DonorLots:
         chosen, values = {}, {}
         for rule in self.rules:
             values[rule] = feature_values(rule.feature, own_rows, columns, tick).astype(np.float64)
-            lots = self._lots(rule, tick)[slots[edited]]
-            chosen[rule] = _choose(rule, values[rule][edited], values[rule][possible], lots)
+            # A number for each slot, the same in all arms with the same rule.
+            lottery = 0 if rule.lottery is None else 1 + rule.lottery
+            key = [_DONOR_STREAM, self._seed, tick, lottery, zlib.crc32(rule.feature.encode()), *self._numbers]
+            lots = np.random.default_rng(np.random.SeedSequence(key)).random(len(self._drawn))[slots[edited]]
+            distance = np.abs(values[rule][possible] - values[rule][edited][:, None])  # (E, D)
+            any_of_all = np.where((distance > 0).any(axis=1), (lots * len(possible)).astype(np.int64), -1)
+            chosen[rule] = far_donors(distance, lots) if rule.lottery is None else any_of_all
         have_one = np.all([places >= 0 for places in chosen.values()], axis=0) if chosen else slice(None)
         edited = edited[have_one]
         donors = {}
@@ -117,17 +122,3 @@ class DonorLots:
             rows = possible[places[have_one]]
             donors[rule] = Donors(torch.from_numpy(rows), values[rule][edited], values[rule][rows])
         return edited, donors
-
-    def _lots(self, rule: DonorRule, tick: int) -> np.ndarray:
-        """One number for each slot, (slots,) from 0 to below 1; the same in all arms with the same rule."""
-        lottery = 0 if rule.lottery is None else 1 + rule.lottery
-        key = [_DONOR_STREAM, self._seed, tick, lottery, zlib.crc32(rule.feature.encode()), *self._numbers]
-        return np.random.default_rng(np.random.SeedSequence(key)).random(len(self._drawn))
-
-
-def _choose(rule: DonorRule, own: np.ndarray, possible: np.ndarray, lots: np.ndarray) -> np.ndarray:
-    """Return the places of donors, as `far_donors`, given the values of E edited agents and of D possible donors."""
-    distance = np.abs(possible - own[:, None])  # (E, D)
-    if rule.lottery is None:
-        return far_donors(distance, lots)
-    return np.where((distance > 0).any(axis=1), (lots * len(possible)).astype(np.int64), -1)

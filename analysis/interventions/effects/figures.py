@@ -197,7 +197,7 @@ def about_counting() -> list[Line2D]:
     """Return the legend's entries of effects that count and of those that do not."""
     return [
         Line2D([], [], linestyle="none", label=label, **{**LOOKS[EDIT], "markerfacecolor": colour})
-        for label, colour in (("it counts", INK), ("it does not", "white"))
+        for label, colour in (("counts as an effect", INK), ("does not count", "white"))
     ]
 
 

@@ -75,7 +75,15 @@ def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: C
     Raises:
         UserError: one is missing, damaged or was changed, or they do not fit the run.
     """
-    names = _replays(folder, replayed_arms(arms))
+    wanted = replayed_arms(arms)
+    # What is not as an earlier report of the run listed it is refused.
+    proofs = open_finished(folder).sha256 if (folder / DONE_FILE).exists() else {}
+    for name in wanted:
+        if not (folder / name).exists() and name in {UNEDITED_REPLAY, EDITED_REPLAY, *proofs}:
+            raise UserError(f"{name} is missing")
+        if name in proofs and sha256(folder / name) != proofs[name]:
+            raise UserError(f"{name} does not match its SHA-256 in {DONE_FILE}: it is damaged or was edited")
+    names = {name: arm for name, arm in wanted.items() if (folder / name).exists()}
     read: dict[str, Replay] = {}
     for name in names:
         read[name] = read_replay(folder / name, lambda share: progress((len(read) + share) / len(names)))
@@ -84,17 +92,6 @@ def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: C
     drawn = mine.agent[(mine.episode == REPLAYED_EPISODE) & mine.edited].tolist()
     by_dose = sorted(read, key=lambda name: names[name].dose or 0)
     return {name: (names[name], compare(unedited, read[name], drawn, ticks)) for name in by_dose}
-
-
-def _replays(folder: Path, wanted: Mapping[str, Arm]) -> dict[str, Arm]:
-    """Return the replays that a run has; refuse what is not as an earlier report of the run listed it."""
-    proofs = open_finished(folder).sha256 if (folder / DONE_FILE).exists() else {}
-    for name in wanted:
-        if not (folder / name).exists() and name in {UNEDITED_REPLAY, EDITED_REPLAY, *proofs}:
-            raise UserError(f"{name} is missing")
-        if name in proofs and sha256(folder / name) != proofs[name]:
-            raise UserError(f"{name} does not match its SHA-256 in {DONE_FILE}: it is damaged or was edited")
-    return {name: arm for name, arm in wanted.items() if (folder / name).exists()}
 
 
 def intervention_page(name: str, summary: Sequence[str], films: Films | str, figures: Mapping[Path, str]) -> str:
@@ -119,9 +116,15 @@ def intervention_page(name: str, summary: Sequence[str], films: Films | str, fig
 def _shown(films: Films) -> dict[str, Any]:
     shown = list(films).index(EDITED_REPLAY)
     arm, compared = films[EDITED_REPLAY]
+    of_films = [
+        {
+            "name": arm.name, "dose": arm.dose, "first": film.first.tolist(), "differs": film.differs,
+            "firstTick": film.first_tick, "difference": first_difference(film), "end": film.ends[1],
+        }
+        for arm, film in films.values()
+    ]  # fmt: skip
     facts = {
-        "drawn": compared.drawn.tolist(), "unedited": compared.ends[0], "shown": shown,
-        "films": [_film(*film) for film in films.values()],
+        "drawn": compared.drawn.tolist(), "unedited": compared.ends[0], "shown": shown, "films": of_films
     }  # fmt: skip
     edited = {f"edited-{number}": _content(film.edited) for number, (_, film) in enumerate(films.values())}
     return {
@@ -134,13 +137,6 @@ def _shown(films: Films) -> dict[str, Any]:
         "facts": embedded(facts),
         "contents": {"unedited": _content(compared.unedited), **edited},
     }
-
-
-def _film(arm: Arm, compared: ComparedReplays) -> dict[str, Any]:
-    return {
-        "name": arm.name, "dose": arm.dose, "first": compared.first.tolist(), "differs": compared.differs,
-        "firstTick": compared.first_tick, "difference": first_difference(compared), "end": compared.ends[1],
-    }  # fmt: skip
 
 
 def _content(replay: Replay) -> dict[str, Any]:
@@ -235,18 +231,14 @@ def _lengthened(replay: Replay, ticks: int) -> Replay:
     more = ticks - replay.ticks
     if not more:
         return replay
-    return replace(
-        replay,
-        harvested=(*replay.harvested, *[replay.harvested[-1]] * more),
-        players=_with_empty_ticks(replay.players, more),
-        npcs=_with_empty_ticks(replay.npcs, more),
-    )
 
+    def longer(entities: AnyEntities) -> AnyEntities:
+        tables: dict[str, Any] = {
+            name: np.concatenate([table, np.zeros((more, *table.shape[1:]), table.dtype)])
+            for name, table in vars(entities).items()
+            if name not in ("ids", "names")
+        }
+        return replace(entities, **tables)
 
-def _with_empty_ticks(entities: AnyEntities, more: int) -> AnyEntities:
-    tables: dict[str, Any] = {
-        name: np.concatenate([table, np.zeros((more, *table.shape[1:]), table.dtype)])
-        for name, table in vars(entities).items()
-        if name not in ("ids", "names")
-    }
-    return replace(entities, **tables)
+    harvested = (*replay.harvested, *[replay.harvested[-1]] * more)
+    return replace(replay, harvested=harvested, players=longer(replay.players), npcs=longer(replay.npcs))
