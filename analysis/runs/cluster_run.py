@@ -1,4 +1,4 @@
-"""Read the labels of a finished cluster run, verified to be complete and from the given dump."""
+"""Read the labels of a finished cluster run, or its embedding too, verified to be complete and from the given dump."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.selection import Subsample
 from analysis.labels import NOISE
 from analysis.runs.codebook_rule import read_names
-from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
+from analysis.runs.finished_files import RunDescription, open_finished
 from analysis.runs.run_folder import RUN_FILE
 from common.array_files import array_of, arrays_of
 from common.files import sha256
@@ -21,8 +21,11 @@ from common.user_error import UserError
 LABELS_FILE = "cluster_labels.npz"
 BEHAVIOURS_FILE = "behaviour_labels.npz"
 """As `LABELS_FILE`, with the behaviour of each tick of the lives that analyze_dynamics.py drew."""
+EMBEDDING_FILE = "embedding.npy"
+SUMMARY_FILE = "summary.json"
 _DIGITS_SHOWN = 12
 
+Count = Annotated[int, Field(ge=0)]
 Value = TypeVar("Value")
 
 
@@ -81,21 +84,16 @@ def read_cluster_run(path: Path, dump: Path, file: str = LABELS_FILE) -> Cluster
     if METADATA_FILE not in run.input:
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: analyse the dump again")
     made_from = run.input[METADATA_FILE]
-    _check_dump(path, dump, made_from, run.arguments)
+    if (given := sha256(dump / METADATA_FILE)) != made_from:
+        recorded = run.arguments.get("dump", "unnamed")
+        raise UserError(
+            f"{path} was made from another dump ({recorded}, SHA-256 of its {METADATA_FILE} "
+            f"{made_from[:_DIGITS_SHOWN]}...) than {dump} ({given[:_DIGITS_SHOWN]}...), or from one before it was "
+            "converted: give the dump that it was made from, or analyse this one"
+        )
     arrays = _labels(path / file, content)
     label = arrays.pop("label")
     return ClusterRun(path, run.arguments, made_from, finished.sha256[file], arrays, label)
-
-
-def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any]) -> None:
-    given = sha256(dump / METADATA_FILE)
-    if given == made_from:
-        return
-    raise UserError(
-        f"{path} was made from another dump ({arguments.get('dump', 'unnamed')}, SHA-256 of its {METADATA_FILE} "
-        f"{made_from[:_DIGITS_SHOWN]}...) than {dump} ({given[:_DIGITS_SHOWN]}...), or from one before it was "
-        "converted: give the dump that it was made from, or analyse this one"
-    )
 
 
 def _labels(path: Path, content: bytes) -> dict[str, np.ndarray]:
@@ -109,11 +107,6 @@ def _labels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     if labels["label"].min(initial=NOISE) < NOISE:
         raise UserError(f"{path} holds labels that are neither clusters nor noise: analyse the dump again")
     return labels
-
-
-EMBEDDING_FILE = "embedding.npy"
-SUMMARY_FILE = "summary.json"
-Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -196,7 +189,13 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     for cluster in content["clusters"]:
         if cluster["label"] in names:  # that a person gave
             cluster["description"] = f"{names[cluster['label']]}: {cluster['description']}"
-    embedding = _embedding(finished)
+    embedded = finished.read(EMBEDDING_FILE)
+    try:
+        embedding = array_of(embedded)
+    except ValueError:
+        embedding = np.empty(0, object)
+    if embedding.dtype.kind != "f" or not np.isfinite(embedding).all():
+        raise UserError(f"{path / EMBEDDING_FILE} is not an embedding: analyse the dump again")
     if embedding.shape != (len(clusters.label), 2):
         raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
     return FinishedRun(clusters, folder, run.seed, content, embedding)
@@ -221,14 +220,3 @@ def recorded_dump(path: Path, run: RunDescription, dump: Path | None = None) -> 
     if not os.path.isfile(Path(recorded) / METADATA_FILE):  # noqa: PTH113 (a path that no system allows is no file)
         raise UserError(f"the dump of {path} is no longer at {recorded}: give its folder with --dump")
     return Path(recorded)
-
-
-def _embedding(finished: FinishedFiles) -> np.ndarray:
-    content = finished.read(EMBEDDING_FILE)
-    try:
-        embedding = array_of(content)
-    except ValueError:
-        embedding = np.empty(0, object)
-    if embedding.dtype.kind != "f" or not np.isfinite(embedding).all():
-        raise UserError(f"{finished.path / EMBEDDING_FILE} is not an embedding: analyse the dump again")
-    return embedding

@@ -3,6 +3,8 @@
 The rule: project activations onto the principal components of the labelled ones, and let the nearest labelled records
 vote (Euclidean, the run's own distances except for the components left out). Noise is a label like any other; the
 nearer records win ties. The number of voters is the one that does best on held-out lives.
+
+And points of a run that somebody selected in the explorer and saved to a file: they are labels to carry, too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from analysis.runs.run_folder import RunFolder
 
 
+SELECTION_KIND = "selection of points"
+_ADVICE = "select points in the explorer and press Save"
 COMPONENTS = 30
 VOTERS = (1, 3, 5, 9, 15)
 FOLDS = 5
@@ -265,10 +269,6 @@ def _votes(labels: np.ndarray, voters: tuple[int, ...]) -> np.ndarray:
         count[np.arange(len(labels)), number[:, place]] += 1 + _EARLIER_FIRST * (labels.shape[1] - place)
         winners[place] = names[count.argmax(axis=1)]
     return winners[[min(voter_count, labels.shape[1]) - 1 for voter_count in voters]]
-
-
-SELECTION_KIND = "selection of points"
-_ADVICE = "select points in the explorer and press Save"
 
 
 @dataclass(frozen=True)

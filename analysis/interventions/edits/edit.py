@@ -190,7 +190,7 @@ class MadeEdits:
             donors: memories with which the donors begin the tick, by rule.
         """
         for edit in self.memories:
-            memory = (edit.taking(donors[edit.donor]) if edit.donor else edit).begin(memory, age, agents)
+            memory = edit.begin(memory, age, agents, donors[edit.donor] if edit.donor else None)
         return memory
 
     def edited(
@@ -209,7 +209,7 @@ class MadeEdits:
         was = memory_states(before).get(layer)
         for edit in self.states:
             if edit.layer == layer:
-                states = (edit.taking(donors[edit.donor]) if edit.donor else edit).edited(was, states)
+                states = edit.edited(was, states, donors[edit.donor] if edit.donor else None)
         if not states.isfinite().all():
             raise UserError(
                 f"an edit of {layer} gives values that are not finite: its dose may be too large, or its directions "

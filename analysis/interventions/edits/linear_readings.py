@@ -52,11 +52,11 @@ class StateMoments:
         return (1 - _SHRINKAGE) * covariance + _SHRINKAGE * np.trace(covariance) / units * np.eye(units)
 
 
-def leading_components(covariance: np.ndarray, share: float = 0.99) -> np.ndarray:
-    """Return the leading principal components that hold a share of the variance, orthonormal, (K, units)."""
+def leading_components(covariance: np.ndarray) -> np.ndarray:
+    """Return the leading principal components that hold 99% of the variance, orthonormal, (K, units)."""
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
-    count = 1 + int(np.searchsorted(np.cumsum(values), share * values.sum()))
+    count = 1 + int(np.searchsorted(np.cumsum(values), 0.99 * values.sum()))
     return vectors[:, :count].T
 
 

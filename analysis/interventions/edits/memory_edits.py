@@ -1,8 +1,7 @@
 """Edits of an agent's memory between ticks."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -11,24 +10,23 @@ from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 
 
-class MemoryEdit(ABC):
-    """Decides with which memory edited agents begin a tick."""
+class MemoryEdit:
+    """Decides with which memory edited agents begin a tick; by itself, it changes nothing."""
 
     donor: DonorRule | None = None  # how donors are drawn, if the edit takes something from their memories
 
-    def taking(self, donors: MemoryState) -> "MemoryEdit":
-        """Return the edit of E agents in one tick, given the memories of their donors before it."""
-        return self
-
-    @abstractmethod
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+    def begin(
+        self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor, donors: MemoryState | None = None
+    ) -> MemoryState:
         """Return the memory before a tick of B edited agents.
 
         Args:
             memory: that they would have, if nothing were done in this tick.
             age: ticks since the edit began for each of them, 0 in the first one, (B,) int64.
             slots: places of the agents, (B,) int64; the same for an agent's whole life.
+            donors: memories of the agents' donors before the tick, if `donor` says that they have any.
         """
+        return memory
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,9 @@ class Clear(MemoryEdit):
 
     every: int  # K, at least 1
 
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+    def begin(
+        self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor, donors: MemoryState | None = None
+    ) -> MemoryState:
         """See `MemoryEdit.begin`."""
         cleared = _of_both(torch.clone, memory)
         cleared.clear((age % self.every == 0).nonzero().squeeze(1))
@@ -50,7 +50,9 @@ class Freeze(MemoryEdit):
     def __init__(self) -> None:
         self._held: MemoryState | None = None
 
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+    def begin(
+        self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor, donors: MemoryState | None = None
+    ) -> MemoryState:
         """See `MemoryEdit.begin`."""
         self._held = _with_room(self._held, memory, slots)
         new = (age == 0).nonzero().squeeze(1)
@@ -74,15 +76,13 @@ class MovedAsFar(MemoryEdit):
         """See `MemoryEdit`."""
         return self.original.donor
 
-    def taking(self, donors: MemoryState) -> "MovedAsFar":
-        """See `MemoryEdit.taking`."""
-        return replace(self, original=self.original.taking(donors))
-
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+    def begin(
+        self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor, donors: MemoryState | None = None
+    ) -> MemoryState:
         """See `MemoryEdit.begin`."""
         along = _of_both(self._direction, memory)
         start = _of_both(_without, memory, along)
-        return _of_both(_moved, memory, start, self.original.begin(start, age, slots), along)
+        return _of_both(_moved, memory, start, self.original.begin(start, age, slots, donors), along)
 
     def _direction(self, memory: torch.Tensor) -> torch.Tensor:
         """A direction of length 1 for each layer, (layers, 1, units) float64."""
@@ -97,25 +97,18 @@ class Transplant(MemoryEdit):
 
     donor: DonorRule = field()  # not the default of every edit, None
     every: int  # K, at least 1
-    memory: MemoryState | None = None  # of the donors in this tick; None until `taking`
 
-    def taking(self, donors: MemoryState) -> "Transplant":
-        """See `MemoryEdit.taking`."""
-        return replace(self, memory=donors)
-
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+    def begin(
+        self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor, donors: MemoryState | None = None
+    ) -> MemoryState:
         """See `MemoryEdit.begin`."""
-        assert self.memory is not None
+        assert donors is not None
         now = (age % self.every == 0).to(memory.hidden.device)[None, :, None]  # (1, B, 1)
-        return _of_both(lambda donor, own: torch.where(now, donor, own), self.memory, memory)
+        return _of_both(lambda donor, own: torch.where(now, donor, own), donors, memory)
 
 
 class KeptMemory(MemoryEdit):
     """Changes nothing: a control of the machinery."""
-
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
-        """See `MemoryEdit.begin`."""
-        return memory
 
 
 def _with_room(held: MemoryState | None, memory: MemoryState, slots: torch.Tensor) -> MemoryState:

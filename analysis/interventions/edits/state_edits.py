@@ -29,30 +29,31 @@ _ORTHOGONAL = 1e-3  # largest cosine of directions that count as orthogonal
 _INDEPENDENT = 1e-6  # smallest eigenvalue of the cosines, or correlations, of directions that count as independent
 
 
-class StateEdit(ABC):
-    """Edits one layer."""
+class StateEdit:
+    """Edits one layer; by itself, it changes nothing."""
 
     layer: str
     of: EditOf  # whether the state itself is edited, or its change in each tick
     donor: DonorRule | None = None  # how donors are drawn, if the edit takes something from their states
 
-    def taking(self, donors: torch.Tensor) -> "StateEdit":
-        """Return the edit of E agents in one tick, given the states of their donors, (E, units)."""
-        return self
-
-    @abstractmethod
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """Edit states, or their changes: (B, units) -> (B, units)."""
+        return activations
 
-    def edited(self, before: torch.Tensor | None, after: torch.Tensor) -> torch.Tensor:
-        """Edit what a tick computed, (B, units), given the same layer before the tick if `of` is change."""
+    def edited(
+        self, before: torch.Tensor | None, after: torch.Tensor, donors: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Edit what a tick computed, (B, units), given the same layer before the tick if `of` is change.
+
+        `donors` are the states of the agents' donors, (B, units), if `donor` says that they have any.
+        """
         if self.of == "state":
             return self.apply(after)
         assert before is not None
         return before + self.apply(after - before)
 
 
-class DirectedEdit(StateEdit):
+class DirectedEdit(StateEdit, ABC):
     """An edit that moves states along a few directions."""
 
     @abstractmethod
@@ -123,10 +124,6 @@ class Untouched(StateEdit):
     layer: str
     of: EditOf = "state"
 
-    def apply(self, activations: torch.Tensor) -> torch.Tensor:
-        """See `StateEdit.apply`."""
-        return activations
-
 
 @dataclass(frozen=True, eq=False)
 class AsFarAs(StateEdit):
@@ -179,7 +176,6 @@ class Interchange(StateEdit):
     along: np.ndarray | None = None
     """None, or for a control orthonormal directions along which states are moved as far towards the donor's state
     instead, (K, units)."""
-    donors: torch.Tensor | None = None  # their states in this tick, (E, units); None until `taking`
     of: EditOf = "state"
 
     @property
@@ -187,20 +183,18 @@ class Interchange(StateEdit):
         """See `StateEdit`."""
         return self.read_outs.layer
 
-    def taking(self, donors: torch.Tensor) -> "Interchange":
-        """See `StateEdit.taking`."""
-        return replace(self, donors=donors)
-
-    def apply(self, activations: torch.Tensor) -> torch.Tensor:
-        """See `StateEdit.apply`."""
-        assert self.donors is not None
-        edit = replace(self.read_outs, constant=self.read_outs.read_out(self.donors).cpu().numpy())
+    def edited(
+        self, before: torch.Tensor | None, after: torch.Tensor, donors: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """See `StateEdit.edited`."""
+        assert donors is not None
+        edit = replace(self.read_outs, constant=self.read_outs.read_out(donors).cpu().numpy())
         if self.along is None:
-            return edit.apply(activations)
-        directions = _like(activations, self.along)
-        far = (edit.apply(activations) - activations).double().norm(dim=1, keepdim=True)  # (B, 1)
-        towards = (self.donors - activations).double() @ directions.T @ directions  # (B, units)
-        return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
+            return edit.apply(after)
+        directions = _like(after, self.along)
+        far = (edit.apply(after) - after).double().norm(dim=1, keepdim=True)  # (B, 1)
+        towards = (donors - after).double() @ directions.T @ directions  # (B, units)
+        return (after + far * normalize(towards, dim=1)).to(after.dtype)
 
 
 def collapse(directions: Sequence[Direction], of: EditOf, covariance: np.ndarray | None = None) -> ReadOutEdit:
@@ -335,7 +329,7 @@ class FeatureEdit(DirectedEdit):
         """See `DirectedEdit.axes`."""
         if not self.numbers:
             return np.eye(self.dictionary.units)
-        return np.linalg.qr(self.dictionary.decoder[list(self.numbers)].T.astype(np.float64))[0].T
+        return _orthonormal(self.dictionary.decoder[list(self.numbers)].astype(np.float64))
 
 
 def check_dictionary(

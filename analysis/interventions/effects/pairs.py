@@ -1,4 +1,7 @@
-"""Lives of an arm paired with the same lives of its twin: same episode, same agent, nobody edited."""
+"""Lives of an arm paired with the same lives of its twin: same episode, same agent, nobody edited.
+
+And the run that they are of, as its run.json describes it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

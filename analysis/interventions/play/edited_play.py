@@ -13,6 +13,8 @@ from activation_store.layers import ENCODER_OUTPUT
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memory import Hook, MemoryState
+from agent_zoo.hooks import Hook
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
 from analysis.interventions.edits.edit_options import GOAL, PATHS
 from analysis.interventions.edits.linear_readings import StateMoments
@@ -28,6 +30,7 @@ from analysis.interventions.play.outcomes import (
     differ,
     donors_behind,
     goals_of,
+    outputs_of,
     share_within,
 )
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
@@ -180,13 +183,9 @@ class _EditedGame:
     ) -> None:
         """Compare with what the agents of these slots would do without this tick's edit, and had nobody edited them."""
         decision, rows = choice.decision, tick.rows
-        seen = decision.observation.take(rows).to(unedited.hidden.device)
-        with capture(self.policy, self.plan.reported) as states:
-            distribution, value, after = self.policy(seen, unedited)
-        without = Outputs(distribution, value.cpu(), states)
-        edited = Outputs(
-            decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows], tick.edited
-        )
+        without, after = outputs_of(self.policy, decision, rows, unedited, self.plan.reported)
+        there = rows.to(unedited.hidden.device)
+        edited = Outputs(decision.distribution.take(there), torch.from_numpy(decision.value)[rows], tick.edited)
         in_play = at_once(without, edited, "in_play", self.plan.directions)
         numbers = {**self.shadows.compare(slots, edited, self.plan.directions), **in_play}
         far = [distance(tick.edited[layer].cpu().numpy()) for layer, distance in self.plan.distances.items()]
@@ -196,12 +195,11 @@ class _EditedGame:
         if self.controls:
             self._measure_controls(choice, slots, unedited, without, tick)
         if self.followed:
-            with_edit = decision.next_state.take(rows.to(value.device))
-            self.followed.begin(slots, with_edit, after, in_play["kl_in_play"].cpu().numpy())
+            self.followed.begin(slots, decision.next_state.take(there), after, in_play["kl_in_play"].cpu().numpy())
         else:
             self.age[slots] += 1
         if tick.donors:
-            changes = [(layer, tick.edited[layer] - states[layer]) for layer in self.plan.interchanged]
+            changes = [(layer, tick.edited[layer] - without.states[layer]) for layer in self.plan.interchanged]
             if any(edit.donor for edit in self.plan.memories):
                 own = memory_states(unedited)
                 changes += [(layer, state - own[layer]) for layer, state in memory_states(begun).items()]

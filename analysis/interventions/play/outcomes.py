@@ -255,14 +255,12 @@ class FollowedEdits:
         rows = np.flatnonzero(self._lag[decision.present] >= 0)
         if not len(rows):
             return
-        slots, chosen = decision.present[rows], torch.from_numpy(rows)
-        device = self._copies.hidden.device
-        places = torch.from_numpy(slots).to(device)
-        seen = decision.observation.take(chosen).to(device)
-        distribution, _, after = self._policy(seen, self._copies.take(places))
+        slots, device = decision.present[rows], self._copies.hidden.device
+        places, chosen = torch.from_numpy(slots).to(device), torch.from_numpy(rows).to(device)
+        copies, after = outputs_of(self._policy, decision, torch.from_numpy(rows), self._copies.take(places))
         self._copies.put(places, after)
-        divergence = distribution.divergence(decision.distribution.take(chosen.to(device))).sum(dim=1)
-        self._add(slots, _apart(decision.next_state.take(chosen.to(device)), after), divergence.cpu().numpy())
+        divergence = copies.distribution.divergence(decision.distribution.take(chosen)).sum(dim=1)
+        self._add(slots, _apart(decision.next_state.take(chosen), after), divergence.cpu().numpy())
 
     def row(self, slot: int) -> dict[str, Any]:
         """Return what is left after each number of ticks of one life's edits, on average, by name."""
@@ -312,6 +310,21 @@ class Outputs:
         """Return the outputs for the given agents, (A,) int64 without repetitions, in their order."""
         states = {layer: state[agents] for layer, state in self.states.items()}
         return Outputs(self.distribution.take(agents), self.value[agents], states)
+
+
+def outputs_of(
+    policy: RecurrentPolicy, decision: Decision, rows: torch.Tensor, memory: MemoryState, layers: Sequence[str] = ()
+) -> tuple[Outputs, MemoryState]:
+    """Return what E agents would do in the tick of a decision if they had other memories, and their memories after it.
+
+    Args:
+        rows: of the agents among those present, (E,) int64.
+        layers: whose states are returned too.
+    """
+    seen = decision.observation.take(rows).to(memory.hidden.device)
+    with capture(policy, layers) as states:
+        distribution, value, after = policy(seen, memory)
+    return Outputs(distribution, value.cpu(), states), after
 
 
 def at_once(
@@ -386,13 +399,10 @@ class Shadows:
         self._slots = decision.present[rows]
         if not len(rows):
             return
-        device = self._memory.hidden.device
-        places = torch.from_numpy(self._slots).to(device)
-        seen = decision.observation.take(torch.from_numpy(rows)).to(device)
-        with capture(self._policy, self._layers) as states:
-            distribution, value, after = self._policy(seen, self._memory.take(places))
+        places = torch.from_numpy(self._slots).to(self._memory.hidden.device)
+        mine, seen = self._memory.take(places), torch.from_numpy(rows)
+        self._outputs, after = outputs_of(self._policy, decision, seen, mine, self._layers)
         self._memory.put(places, after)
-        self._outputs = Outputs(distribution, value.cpu(), states)
 
     def compare(self, slots: np.ndarray, edited: Outputs, directions: Sequence[Direction]) -> dict[str, torch.Tensor]:
         """Compare what E agents do in this tick with what their shadows do.

@@ -94,7 +94,7 @@ def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
 
 def test_an_interchange_takes_the_donors_read_outs_and_leaves_the_rest() -> None:
     oblique, other = direction([1, 2, 0, 0, 0, 0.5], bias=3.0), direction([0, 1, 1, 0, 0, 0], "other")
-    after = Interchange(collapse([oblique, other], "state"), BY_FOOD).taking(DONORS).edited(None, STATES).numpy()
+    after = Interchange(collapse([oblique, other], "state"), BY_FOOD).edited(None, STATES, DONORS).numpy()
     for case in (oblique, other):
         np.testing.assert_allclose(case.read_out(after), case.read_out(DONORS.numpy()), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(after[:, [3, 4]], STATES.numpy()[:, [3, 4]])
@@ -105,7 +105,7 @@ def test_the_random_direction_of_an_interchange_goes_as_far_towards_the_donor() 
     (edit,) = result.plan(arms(INTERCHANGE)["edit"], MOMENTS).states
     (moved,) = result.plan(arms(INTERCHANGE)["random direction 1"], MOMENTS).states
     assert isinstance(edit, Interchange) and isinstance(moved, Interchange) and moved.along is not None
-    meant, change = ((case.taking(DONORS).edited(None, STATES) - STATES).double() for case in (edit, moved))
+    meant, change = ((case.edited(None, STATES, DONORS) - STATES).double() for case in (edit, moved))
     torch.testing.assert_close(change.norm(dim=1), meant.norm(dim=1), rtol=1e-4, atol=1e-5)
     along = torch.from_numpy(moved.along[0])
     torch.testing.assert_close((change @ along).abs(), change.norm(dim=1), rtol=1e-4, atol=1e-5)
