@@ -38,11 +38,11 @@ from analysis.interventions.effects.study import EffectsStudy, edits_one_by_one,
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.page.page import Films, intervention_page, read_films
 from analysis.runs.finished_files import EFFECTS_FILE, open_finished
-from analysis.runs.run_folder import DONE_FILE, write_figure
+from analysis.runs.run_folder import DONE_FILE, proof_of, write_figure
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
 from analysis.tables import Cell, Table, tab_separated_lines
-from common.files import sha256, write_json, write_text
+from common.files import write_json, write_text
 from common.user_error import UserError
 
 TABLE_FILE, ERASED_FILE = "effects.tsv", "erased.tsv"
@@ -108,8 +108,7 @@ def report_run(
     replays = () if isinstance(films, str) else (UNEDITED_REPLAY, *films)
     names = (RUN_FILE, LIVES_FILE, *OUTPUTS, PAGE_FILE, *replays)
     files = [folder / name for name in names if (folder / name).exists()]
-    done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
-    write_json(folder / DONE_FILE, {"files": done})
+    write_json(folder / DONE_FILE, {"files": {path.name: proof_of(path) for path in files}})
     return [*lines, "", f"{PAGE_FILE} shows no replays: {films}"] if isinstance(films, str) else lines
 
 

@@ -107,17 +107,13 @@ class RunFolder:
         with ExitStack() as stack:
             locked = stack.enter_context(locked_folder(self.path))
             refuse_existing_run(self.path)
-            if (self.path / RUN_FILE).exists():
-                self._clear(locked)
+            if (self.path / RUN_FILE).exists():  # without locks, or of other arguments, it might still be wanted
+                if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
+                    raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --name")
+                self._remove_results()
             self.save_json(RUN_FILE, self._run)
             self._held = stack.pop_all()
         return self
-
-    def _clear(self, locked: bool) -> None:
-        """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
-        if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
-            raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --name")
-        self._remove_results()
 
     def _remove_results(self) -> None:
         """Remove all but what says whose they are: somebody who interrupts once more must not leave them nameless."""
@@ -133,14 +129,9 @@ class RunFolder:
                 self._remove_results()
                 shutil.rmtree(self.path)
                 return
-            self._finish()
-
-    def _finish(self) -> None:
-        files = sorted(path for path in self.path.rglob("*") if path.is_file())
-        written = {
-            p.relative_to(self.path).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files
-        }  # fmt: skip
-        self.save_json(DONE_FILE, {"files": written, "command": this_command()})
+            files = sorted(path for path in self.path.rglob("*") if path.is_file())
+            written = {p.relative_to(self.path).as_posix(): proof_of(p) for p in files}
+            self.save_json(DONE_FILE, {"files": written, "command": this_command()})
 
     def save_json(self, name: str, content: object) -> None:
         """Write a JSON file."""
@@ -168,6 +159,11 @@ class RunFolder:
     def save_figure(self, name: str, figure: "Figure") -> None:
         """Write a figure as PNG."""
         write_figure(self.path / name, figure)
+
+
+def proof_of(path: Path) -> dict[str, Any]:
+    """Return what DONE.json says of a file: its hash and its size."""
+    return {"sha256": sha256(path), "bytes": path.stat().st_size}
 
 
 def write_figure(path: Path, figure: "Figure") -> None:
@@ -230,7 +226,10 @@ class Parts:
         self.folder = run_folder.parent / f".{run_folder.name}.parts"
         self._key = orjson.loads(orjson.dumps(key))
         if self.folder.exists() and self._stored_key() != self._key:
-            self._refuse_foreign()
+            if not (self.folder / _KEY_FILE).exists() and any(
+                not path.name.endswith(PARTIAL_SUFFIX) for path in self.folder.iterdir()
+            ):  # a run that was killed may have written no key yet
+                raise UserError(f"{self.folder} holds other files, and would be removed: move it away")
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / _KEY_FILE).exists():
@@ -272,13 +271,6 @@ class Parts:
     def remove(self) -> None:
         """Remove everything: the run is finished."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _refuse_foreign(self) -> None:
-        """Refuse to remove a folder without a key, unless a run that was killed had not written any yet."""
-        if not (self.folder / _KEY_FILE).exists() and any(
-            not path.name.endswith(PARTIAL_SUFFIX) for path in self.folder.iterdir()
-        ):
-            raise UserError(f"{self.folder} holds other files, and would be removed: move it away")
 
     def _read(self, path: Path) -> dict[str, np.ndarray] | None:
         """Return the arrays of a file; None if it is damaged, so that its stage is computed again."""

@@ -112,10 +112,6 @@ class PlayedArms:
             group for group in self._groups_of(arm) if self._stored(group) is None or not self.dumps.hold(arm, group)
         ]
 
-    def episodes_missing(self) -> int:
-        """Return how many episodes of all arms are missing."""
-        return sum(len(group.numbers) for arm in self.arms for group in self.missing(arm))
-
     def plan(self, arm: Arm, moments: Moments) -> ArmPlan:
         """Return how an arm is played; arguments and errors as `Experiment.plan`."""
         replayed = REPLAYED_EPISODE if arm.name in self._replays else None
@@ -266,8 +262,14 @@ def play(options: RunOptions, workers: Workers) -> None:
         write_json(folder / RUN_FILE, with_checksum(described))
         try:
             played, lives = _played(experiment, contest, workers)
-        except NothingToErase:
-            _withdraw(folder)
+        except NothingToErase:  # the run cannot be played: nothing is left of it
+            for name in (GROUPS_FOLDER, DUMPS_FOLDER):
+                shutil.rmtree(folder / name, ignore_errors=True)
+            for name in (UNEDITED_REPLAY, EDITED_REPLAY):
+                (folder / name).unlink(missing_ok=True)
+            (folder / RUN_FILE).unlink()
+            with contextlib.suppress(OSError):  # something else is in it
+                folder.rmdir()
             raise
         if erased := readability(played):
             write_json(
@@ -288,7 +290,7 @@ def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple
     untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
     with dumps, progress("playing", "episodes") as show:
         played = PlayedArms(experiment, dumps)
-        missing = played.episodes_missing()
+        missing = sum(len(group.numbers) for arm in played.arms for group in played.missing(arm))
         print(f"{len(played.arms)} arms of {options.episodes} episodes, {missing:,} episodes to play")
         done = 0
         for group, result in _results(played, {"trained": contest, "untrained": untrained}, workers):
@@ -395,17 +397,6 @@ def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:
         "versions": versions(),
         "command": this_command(),
     }
-
-
-def _withdraw(folder: Path) -> None:
-    """Remove a run that cannot be played."""
-    for name in (GROUPS_FOLDER, DUMPS_FOLDER):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (UNEDITED_REPLAY, EDITED_REPLAY):
-        (folder / name).unlink(missing_ok=True)
-    (folder / RUN_FILE).unlink()
-    with contextlib.suppress(OSError):  # something else is in it
-        folder.rmdir()
 
 
 def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:
