@@ -28,8 +28,8 @@ def main() -> None:
     settings.check()
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}
 
-    from analysis.probes.on_ray import meet
     from analysis.probes.probe_run import check_dumps, probe_dumps, wanted_of
+    from analysis.probes.probing import meet
     from analysis.runs.run_folder import RunFolder, plain
 
     check_dumps(settings, metadata)

@@ -23,7 +23,7 @@ from analysis.interventions.effects.outcomes import Margins
 from analysis.interventions.effects.pairs import paired
 from analysis.interventions.effects.predicted import options_that_follow
 from analysis.interventions.effects.study import ranking, study_effects
-from analysis.sparse.report import matched, stability
+from analysis.sparse.outputs import matched, stability
 from analysis.sparse.training import FitPlan, normalisation, train
 from analysis.statistics.inference import Inference
 from analysis.statistics.stability import (

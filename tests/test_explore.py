@@ -30,7 +30,7 @@ from analysis.runs.propagated_labels import read_selection
 from analysis.runs.run_folder import RUN_FILE
 from analysis.statistics.circular_shift import circular_shift_test, shift_test_given_time
 from analysis.statistics.confounds import variables_of
-from analysis.statistics.effect_sizes import cohens_d, moments
+from analysis.statistics.effect_intervals import cohens_d, moments
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.analysis.explorer.conftest import READY, content_of

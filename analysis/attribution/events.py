@@ -13,9 +13,8 @@ from analysis.attribution.attributions import ENTITY_KINDS, PARTS, Attributions,
 from analysis.attribution.settings import SaliencySettings
 from analysis.attribution.windows import Sample
 from analysis.features.feature import Feature
-from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns
-from analysis.features.registry import features_named
+from analysis.features.registry import feature_matrix, features_named
 from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES

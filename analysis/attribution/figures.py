@@ -1,6 +1,9 @@
-"""Figures and a film of attributions: what matters, mean maps, and the sanity checks."""
+"""Figures, a film and a self-contained page of attributions: what matters, mean maps, and the sanity checks."""
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -8,10 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
+from activation_store.records import Records
 from analysis.attribution.attributions import PARTS, Attributions, components_by_size
 from analysis.attribution.sanity import Check, Sanity
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
+from analysis.life.action_words import ITEMS
 from analysis.materials import MATERIAL_NAMES, PALETTE
+from analysis.pages.packing import embedded, pack
+from analysis.pages.pages import BASE, environment, figures_of, ground_facts, scripts_of, style_of
 from analysis.statistics.resampling import as_columns
 
 _GROUPS_SHOWN = 12
@@ -203,3 +210,87 @@ def _frame(view: np.ndarray, tiles: np.ndarray, text: str, failures: Sequence[st
     if failures:
         draw.text((8, side * _TILE + 26), f"NOT TO BE TRUSTED: {failures[0]}", fill=_WARNING, font=font)
     return np.asarray(image)
+
+
+_PAGE = Path(__file__).parent / "page"
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
+_KINDS = {-1: "immortal NPC", 0: "player", 1: "passive NPC", 2: "neutral NPC", 3: "aggressive NPC"}
+_ENTITY = ("id", "npc_type", "row", "col")
+"""The first columns of every entity row, in the game's order."""
+
+ShownSample = tuple[int, Records, Mapping[str, Any]]
+"""The number of a sample, its ticks, and their attributions by the names of the fields of `Attributions`."""
+
+
+def saliency_page(
+    folder: Path, heading: str, summary: Sequence[str], failures: Sequence[str], samples: Sequence[ShownSample],
+    figures: Mapping[str, str], command: Sequence[str],
+) -> str:  # fmt: skip
+    """Return the page as HTML.
+
+    Args:
+        summary: its lines; those that begin with a space are details.
+    """
+    shown = [_content(sample) for sample in samples]
+    back = samples[0][2]["task"].shape[1]
+    facts = {**ground_facts(), "samples": [facts for facts, _ in shown]}
+    return (
+        environment(_PAGE, trim=True)
+        .get_template("template.html")
+        .render(
+            name=folder.resolve().name, heading=heading, summary=summary, failures=failures, facts=embedded(facts),
+            contents=[content for _, content in shown], command=shlex.join(command), ticks_back=back,
+            figures=figures_of(folder, figures),
+            style=style_of("document", _PAGE), scripts=scripts_of(_KIT, [_PAGE / "main.js"]),
+        )
+    )  # fmt: skip
+
+
+def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
+    """Return a sample's facts, and its packed tables as base64 text."""
+    number, records, maps = sample
+    tables = {
+        "material": records.tile[:, :, 2].astype(np.uint8),
+        **{
+            name: np.nan_to_num(maps[name]).astype(np.float32)
+            for name in ("tiles", "entities", "own", "inventory", "task")
+        },
+        "memory": np.abs(maps["memory"]).sum(axis=1).astype(np.float32),
+        "value": maps["value"].astype(np.float32),
+        "tick": records.tick.astype(np.int64),
+    }
+    if maps["component_names"]:
+        tables["components"] = np.nan_to_num(maps["components"]).astype(np.float32)
+    texts = {"entities_text": _entities(records), "items_text": _items(records)}
+    columns, content = pack(tables, {**texts, **{name: maps[name] for name in ("columns", "component_names")}})
+    facts = {
+        "number": number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),
+        "ticks": len(records), "columns": columns,
+    }  # fmt: skip
+    return facts, content
+
+
+def _entities(records: Records) -> list[list[dict[str, Any]]]:
+    """Describe the visible entities of each tick: place relative to the agent, and what they are."""
+    by_tick = []
+    rows = records.entity
+    for record in range(len(records)):
+        values = rows.values[rows.offsets[record] : rows.offsets[record + 1], : len(_ENTITY)].astype(int)
+        own = values[values[:, 0] == records.agent_id[record]]
+        origin = own[0, 2:4] if len(own) else np.zeros(2, int)
+        by_tick.append(
+            [
+                {
+                    "row": int(row - origin[0]), "col": int(column - origin[1]),
+                    "text": "itself" if number == records.agent_id[record] else f"{_KINDS.get(kind, 'NPC')} {number}",
+                }
+                for number, kind, row, column in values.tolist()
+            ]
+        )  # fmt: skip
+    return by_tick
+
+
+def _items(records: Records) -> list[list[str]]:
+    rows = records.inventory
+    kinds = [rows.values[rows.offsets[record] : rows.offsets[record + 1], 1].tolist() for record in range(len(records))]
+    return [[ITEMS.get(kind, f"item {kind}") for kind in numbers] for numbers in kinds]

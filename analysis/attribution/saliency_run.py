@@ -36,9 +36,8 @@ from analysis.attribution.events import (
     parsed_event,
     share_held,
 )
-from analysis.attribution.figures import FPS, film_size, frames
+from analysis.attribution.figures import FPS, film_size, frames, saliency_page
 from analysis.attribution.methods import Maps, attribute, average_baseline
-from analysis.attribution.page.page import saliency_page
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
 from analysis.attribution.targets import Target, chosen_components, fitted_components, target_named

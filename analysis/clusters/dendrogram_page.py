@@ -15,7 +15,7 @@ from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
 from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, style_of
 from analysis.runs.run_folder import plain
-from analysis.statistics.effect_sizes import Moments, cohens_d
+from analysis.statistics.effect_intervals import Moments, cohens_d
 
 _ROUNDING = 1e-9
 LEVELS = 60

@@ -27,8 +27,8 @@ from analysis.codes.partitions import (
     trajectories,
     weighted_adjusted_rand,
 )
+from analysis.features.choices import GOAL
 from analysis.features.observed import Observed, own_truth_columns
-from analysis.features.ways import GOAL
 from analysis.lives import Lives, lives_of, places_among
 from analysis.position import positions
 from analysis.runs.cluster_run import FinishedRun

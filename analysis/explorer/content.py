@@ -16,8 +16,8 @@ from activation_store.reader import Progress, read_dump, read_identity, read_met
 from activation_store.schema import METADATA_FILE, SOURCE_DUMP, STARTS, DumpMetadata, Records
 from analysis.explorer.base import Base, LeftOut, NothingOfThePage, TickLabels, refuse
 from analysis.features import Feature, feature_matrix, features_named
+from analysis.features.choices import GOAL
 from analysis.features.observed import Observed, own_truth_columns
-from analysis.features.ways import GOAL
 from analysis.labels import NOISE
 from analysis.life.events import DONE, KILLS
 from analysis.life.timeline import Timeline, columns_used, timeline_of

@@ -1,14 +1,94 @@
-"""The agent itself: its age, injuries and skills, its place on the map, and what it carries and wears."""
+"""The agent itself: the features that every analysis starts from, its body, place and belongings, and its past.
 
-from collections.abc import Callable
+What has happened since earlier ticks of the agent's life needs every tick from spawn on.
+"""
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from analysis.features import observed
-from analysis.features.basics import highest_level, own
 from analysis.features.feature import YES_OR_NO, Compute, Feature
 from analysis.features.observed import COMBAT_SKILLS, Observed
+from analysis.lives import Lives
 from common.user_error import UserError
+
+
+def own(name: str) -> Compute:
+    """Return a function that computes a feature by reading a column of the agent's own row."""
+    return lambda seen: seen.own(name)
+
+
+def chose(head: str) -> Compute:
+    """Return a function that computes a feature: whether the option chosen in a head is not its no-op."""
+    return lambda seen: seen.chose(head)
+
+
+def is_giving_item(seen: Observed) -> np.ndarray:
+    """Return where both an item and a recipient were chosen, (B,) bool: without both, nothing is given."""
+    return seen.chose("Give.InventoryItem") & seen.chose("Give.Target")
+
+
+def highest_level(skills: Sequence[str]) -> Compute:
+    """Return a function that computes a feature: the highest of the agent's own levels in some skills."""
+    return lambda seen: np.maximum.reduce([seen.own(f"{skill}_level") for skill in skills])
+
+
+max_combat_level = highest_level(COMBAT_SKILLS)
+
+
+def _visible_npcs(seen: Observed) -> np.ndarray:
+    return observed.count(seen.is_npc, seen.entity_owner, len(seen))
+
+
+def _visible_entities(seen: Observed) -> np.ndarray:
+    return seen.records.entity.counts - observed.count(seen.is_self, seen.entity_owner, len(seen))
+
+
+def _visible_players(seen: Observed) -> np.ndarray:
+    return _visible_entities(seen) - _visible_npcs(seen)
+
+
+def in_combat(seen: Observed) -> np.ndarray:
+    """Return where the agent hit or was hit recently enough to count as in combat in the game, (B,) bool."""
+    latest = seen.own("latest_combat_tick").astype(np.int64)
+    # Zero means never: without this test every agent would be in combat in an episode's first ticks.
+    return (latest > 0) & (seen.records.tick - latest < seen.metadata.combat_status_ticks)
+
+
+def _is_trading(seen: Observed) -> np.ndarray:
+    one_is_enough = ("Buy.MarketItem", "Sell.InventoryItem", "GiveGold.Target")
+    return np.logical_or.reduce([is_giving_item(seen), *(seen.chose(head) for head in one_is_enough)])
+
+
+BASICS = (
+    Feature(
+        "n_visible_entities", "entities", "Players and NPCs in view, excluding the agent itself.", _visible_entities
+    ),
+    Feature("n_visible_npcs", "NPCs", "NPCs in view.", _visible_npcs),
+    Feature("n_visible_players", "players", "Players in view, excluding the agent itself.", _visible_players),
+    Feature("self_health", "points", "The agent's own health, 0 to 100.", own("health")),
+    Feature("self_food", "points", "The agent's own food, 0 to 100.", own("food")),
+    Feature("self_water", "points", "The agent's own water, 0 to 100.", own("water")),
+    Feature("self_gold", "gold", "Gold that the agent owns.", own("gold")),
+    Feature("max_combat_level", "level", "The highest of the agent's melee, range and mage levels.", max_combat_level),
+    Feature(
+        "in_combat", YES_OR_NO, "The agent hit or was hit recently enough that the game counts it as in combat.",
+        in_combat,
+    ),
+    Feature(
+        "n_inventory_items", "items", "Slots in use in the agent's inventory.",
+        lambda seen: seen.records.inventory.counts,
+    ),
+    Feature("tick", "ticks", "Game tick within the episode.", lambda seen: seen.records.tick),
+    Feature("is_moving", YES_OR_NO, "The agent chose a direction to move in.", chose("Move.Direction")),
+    Feature("is_attacking", YES_OR_NO, "The agent chose a target to attack.", chose("Attack.Target")),
+    Feature(
+        "is_trading", YES_OR_NO, "The agent chose to buy, to sell, to give gold, or to give an item to someone.",
+        _is_trading,
+    ),
+)  # fmt: skip
+
 
 HARVESTING_SKILLS = ("fishing", "herbalism", "prospecting", "carving", "alchemy")
 MAP_BORDER = 16
@@ -178,4 +258,97 @@ BELONGINGS = (
         _count(lambda seen: seen.item("listed_price") != 0),
     ),
     Feature("inventory_fullness", "share", "Share of the inventory's slots that are in use.", _fullness),
+)  # fmt: skip
+
+
+LOOKING_BACK = 10
+"""Ticks that `displacement` looks back."""
+
+
+def earlier(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
+    """Return each record's value `ticks` earlier, or at the life's first record: (B,) of every tick to (B,)."""
+    return later(values, lives, -ticks)
+
+
+def later(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
+    """Return each record's value `ticks` later, or at the life's last record: (B,) of every tick to (B,)."""
+    first = np.repeat(lives.starts, lives.lengths)
+    last = first + np.repeat(lives.lengths, lives.lengths) - 1
+    shifted = np.empty_like(values)
+    shifted[lives.order] = values[lives.order][np.clip(np.arange(len(values)) + ticks, first, last)]
+    return shifted
+
+
+def ticks_since(happened: np.ndarray, lives: Lives) -> np.ndarray:
+    """Return ticks since something last happened, or since the life's first record: (B,) bool to (B,) int64."""
+    place = np.arange(len(happened))
+    latest = np.maximum.accumulate(np.where(happened[lives.order], place, np.repeat(lives.starts, lives.lengths)))
+    ticks = np.empty(len(happened), np.int64)
+    ticks[lives.order] = place - latest
+    return ticks
+
+
+def _whole(seen: Observed, name: str) -> np.ndarray:
+    return seen.own(name).astype(np.int64)
+
+
+def change(name: str) -> Compute:
+    """Return a function that computes a feature: the change of a column of the agent's own row since a tick before."""
+    return lambda seen: _whole(seen, name) - earlier(_whole(seen, name), seen.lives, 1)
+
+
+def was_replenished(now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Return where food or water was replenished between the tick before and now, (B,) bool."""
+    # Every tick uses some up, so a value that did not fall was replenished, even if it was full before and after.
+    return (now > 0) & (now >= before)
+
+
+def _replenished(name: str) -> Compute:
+    def compute(seen: Observed) -> np.ndarray:
+        now = _whole(seen, name)
+        return ticks_since(was_replenished(now, earlier(now, seen.lives, 1)), seen.lives)
+
+    return compute
+
+
+def _moved(seen: Observed, ticks: int) -> np.ndarray:
+    apart = [np.abs(_whole(seen, axis) - earlier(_whole(seen, axis), seen.lives, ticks)) for axis in ("row", "col")]
+    return np.maximum(*apart)
+
+
+OVER_TIME = tuple(
+    Feature(name, unit, definition, compute, over_time=True)
+    for name, unit, definition, compute in (
+        *(
+            (f"{own}_change", unit, f"Change of the agent's {own} since the previous tick; 0 at spawn.", change(own))
+            for own, unit in (("health", "points"), ("food", "points"), ("water", "points"), ("gold", "gold"))
+        ),
+        (
+            "ticks_since_eating", "ticks",
+            "Ticks since the agent last ate foilage or a ration, seen as food that did not fall; ticks since spawn if "
+            "never.", _replenished("food"),
+        ),
+        (
+            "ticks_since_drinking", "ticks",
+            "Ticks since the agent last drank or ate a ration, seen as water that did not fall; ticks since spawn if "
+            "never.", _replenished("water"),
+        ),
+        (
+            "distance_to_spawn", "tiles", "Tiles to where the agent spawned, counting a diagonal step as one.",
+            lambda seen: _moved(seen, len(seen)),
+        ),
+        (
+            "displacement", "tiles",
+            f"Tiles to where the agent was {LOOKING_BACK} ticks ago, or to where it spawned if it is younger.",
+            lambda seen: _moved(seen, LOOKING_BACK),
+        ),
+        (
+            "ticks_standing_still", "ticks", "Ticks since the agent arrived on the tile that it stands on.",
+            lambda seen: ticks_since(_moved(seen, 1) > 0, seen.lives),
+        ),
+        (
+            "has_moved", YES_OR_NO, "The agent is on a different tile than in the previous tick.",
+            lambda seen: _moved(seen, 1) > 0,
+        ),
+    )
 )  # fmt: skip

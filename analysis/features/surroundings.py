@@ -9,7 +9,7 @@ import numpy as np
 
 from activation_store.schema import TILES_IN_VIEW
 from analysis.features import observed
-from analysis.features.basics import max_combat_level
+from analysis.features.body import max_combat_level
 from analysis.features.feature import YES_OR_NO, Compute, Feature
 from analysis.features.observed import Observed
 from analysis.materials import MATERIAL_NAMES

@@ -1,23 +1,232 @@
-"""From a dump to what probes work on: inputs, targets, and the world that each record comes from."""
+"""From a dump to what probes work on: inputs, targets, and the world that each record comes from.
+
+Some inputs are what a memory has to beat. The raw observation is thousands of integers, which a linear probe makes
+little of. So that this baseline has its best chance, it is given every feature of the registry that one observation
+tells, and the view by distance and direction. Traces and a reservoir are recurrent sums of the past without any
+training: a trained memory that knows no more than they do has not learnt to remember.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from activation_store.columns import TRUTH
 from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, DumpMetadata, Records
 from activation_store.selection import Subsample
+from analysis.features import observed
+from analysis.features.body import earlier
+from analysis.features.choices import ACTIONS
 from analysis.features.feature import Feature
-from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
-from analysis.features.registry import EXTENDED_FEATURES
+from analysis.features.registry import EXTENDED_FEATURES, THEMES, check_unbroken
+from analysis.features.surroundings import RADIUS, SIDE, TILE_OFFSETS
 from analysis.lives import Lives
-from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, as_seen, digest, last_observations, traces, whole_view
+from analysis.materials import MATERIAL_NAMES
 from analysis.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input, StoredInputs
 from common.user_error import UserError
+
+_BLOCK = 3
+_BLOCKS = SIDE // _BLOCK
+_MATERIALS = len(MATERIAL_NAMES)
+_SOUGHT = ("void", "water", "foilage", "stone", "ore", "tree", "crystal", "herb", "fish")
+TIME_CONSTANTS = (8, 32, 128)
+"""Of the traces, in ticks."""
+_UNITS = 512
+_FASTEST, _SLOWEST = 2.0, 256.0
+_SPECTRAL_RADIUS = 0.95
+_INPUT_GAIN = 0.5
+
+
+def as_seen(records: Records, metadata: DumpMetadata) -> Observed:
+    """Return records as the policy saw them: without the columns beside the observation, or a clock that was withheld.
+
+    What reads the agent's own row then reads what the policy was shown of it.
+    """
+    clock_withheld = f"{TRUTH}time_alive" in metadata.columns  # the own age is withheld exactly where the clock is
+    tick = np.zeros_like(records.tick) if clock_withheld else records.tick
+    shown = {name: values for name, values in records.columns.items() if name == "task"}
+    described = {name: column for name, column in metadata.columns.items() if name in shown}
+    return Observed(replace(records, columns=shown, tick=tick), replace(metadata, columns=described))
+
+
+def in_one_observation() -> tuple[Feature, ...]:
+    """Return the features that a single observation tells: neither what was done nor what happened over time."""
+    chosen = {feature.name for feature in (*ACTIONS, *THEMES["Choices"])} | {"is_moving", "is_attacking", "is_trading"}
+    return tuple(f for f in EXTENDED_FEATURES if not f.over_time and f.name not in chosen)
+
+
+def digest(seen: Observed) -> np.ndarray:
+    """Return the gist of an observation: registry features, the own row, and where things are, (B, columns) float32."""
+    features = [feature.compute(seen) for feature in _known_features(seen)]
+    own = [seen.own_as_seen(name) for name in seen.metadata.entity_columns]
+    ways = [_way_to_material(seen, name) for name in _SOUGHT]
+    others = [_way_to_entity(seen, who) for who in (seen.is_player, seen.is_npc)]
+    return np.column_stack([*features, *own, *ways, *others]).astype(np.float32)
+
+
+def whole_view(seen: Observed) -> np.ndarray:
+    """Return the view in detail: materials and entities by distance and direction, and the task where it is recorded.
+
+    Materials and kinds of entities are counted in blocks of 3 x 3 tiles; the nine tiles around the agent have columns
+    of their own: (B, columns) float32.
+    """
+    parts = [_materials_in_blocks(seen), _materials_around(seen)]
+    parts += [_entities_in_blocks(seen, who) for who in (seen.is_player, seen.is_npc)]
+    if "task" in seen.records.columns:
+        parts.append(seen.records.columns["task"])
+    return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+
+
+def last_observations(gist: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
+    """Return the gists of so many earlier ticks side by side, (B, ticks x columns); before a life, that of its birth.
+
+    Gists are of every tick of whole lives, (B, columns).
+    """
+    return np.concatenate([gist[:, :0], *(earlier(gist, lives, back) for back in range(1, ticks + 1))], axis=1)
+
+
+def _known_features(seen: Observed) -> Sequence[Feature]:
+    # Where a dump does not say how large its maps are, two features of the place cannot be told.
+    unknown = () if "map_size" in seen.metadata.environment else ("distance_to_centre", "distance_to_edge")
+    return [feature for feature in in_one_observation() if feature.name not in unknown]
+
+
+def _way_to_material(seen: Observed, name: str) -> np.ndarray:
+    """Return rows and columns to the nearest tile of a material in view, (B, 2); zeros where there is none."""
+    there = seen.material == MATERIAL_NAMES.index(name)
+    rank = np.abs(TILE_OFFSETS).max(axis=0) * 1000 + (TILE_OFFSETS**2).sum(axis=0)
+    nearest = np.where(there, rank.astype(np.int32), np.iinfo(np.int32).max).argmin(axis=1)
+    return np.where(there.any(axis=1)[:, None], TILE_OFFSETS[:, nearest].T, 0)
+
+
+def _apart(seen: Observed) -> np.ndarray:
+    """Return rows and columns from the agent to each visible entity, (E, 2) int64."""
+    sides = [seen.entity(axis).astype(np.int64) - seen.own_as_seen(axis)[seen.entity_owner] for axis in ("row", "col")]
+    return np.stack(sides, axis=1)
+
+
+def _way_to_entity(seen: Observed, who: np.ndarray) -> np.ndarray:
+    """Return rows and columns to the nearest of some entities, its health and its level, (B, 4); zeros without one."""
+    apart, owner = _apart(seen)[who], seen.entity_owner[who]
+    steps = np.abs(apart).max(axis=1)
+    rows = len(owner)
+    # Distance first; then the row, so that the smallest number also tells which row it is.
+    first = observed.extreme(steps * (rows + 1) + np.arange(rows), owner, len(seen), -1)
+    way = np.zeros((len(seen), 4))
+    there = first >= 0
+    nearest = first[there] % (rows + 1)
+    way[there, :2] = apart[nearest]
+    way[there, 2] = seen.entity("health")[who][nearest]
+    way[there, 3] = seen.combat_level[who][nearest]
+    return way
+
+
+def _block_of(rows_and_columns: np.ndarray) -> np.ndarray:
+    """Return the number of the block that each place relative to the agent lies in, (N, 2) to (N,)."""
+    block = (rows_and_columns + RADIUS) // _BLOCK
+    return block[:, 0] * _BLOCKS + block[:, 1]
+
+
+def _materials_in_blocks(seen: Observed) -> np.ndarray:
+    cells = _BLOCKS**2 * _MATERIALS
+    cell = _block_of(TILE_OFFSETS.T)[None] * _MATERIALS + seen.material  # (B, tiles)
+    place = np.arange(len(seen))[:, None] * cells + cell
+    return np.bincount(place.ravel(), minlength=len(seen) * cells).reshape(len(seen), cells)
+
+
+def _materials_around(seen: Observed) -> np.ndarray:
+    around = np.abs(TILE_OFFSETS).max(axis=0) <= 1
+    return (seen.material[:, around, None] == np.arange(_MATERIALS)).reshape(len(seen), -1)
+
+
+def _entities_in_blocks(seen: Observed, who: np.ndarray) -> np.ndarray:
+    apart = _apart(seen)[who]
+    inside = np.abs(apart).max(axis=1, initial=0) <= RADIUS
+    place = seen.entity_owner[who][inside] * _BLOCKS**2 + _block_of(apart[inside])
+    return np.bincount(place, minlength=len(seen) * _BLOCKS**2).reshape(len(seen), -1)
+
+
+def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:
+    """Walk through all lives at once, longest first.
+
+    Yields the tick within the lives, and the records of all lives that last so long, (n,) int64: life i of the longest
+    stays at place i, and n never rises.
+    """
+    longest_first = np.argsort(-lives.lengths, kind="stable")
+    starts, lengths = lives.starts[longest_first], lives.lengths[longest_first]
+    for tick in range(int(lengths.max(initial=0))):
+        alive = int(np.searchsorted(-lengths, -tick, side="left"))
+        yield tick, lives.order[starts[:alive] + tick]
+
+
+def traces(values: np.ndarray, lives: Lives) -> np.ndarray:
+    """Average exponentially over the past of each life: trace = trace + (value - trace) / time constant.
+
+    A trace starts at the first value of the life. Values are of every tick of whole lives, (B, C); the traces of each
+    time constant of `TIME_CONSTANTS` lie side by side, (B, constants * C) float32.
+    """
+    traced = np.empty((len(values), len(TIME_CONSTANTS), values.shape[1]), np.float32)
+    rate = 1 / np.array(TIME_CONSTANTS, np.float64)[None, :, None]
+    trace = np.empty((0, 0, 0))
+    for tick, records in ticks_of(lives):
+        now = values[records, None].astype(np.float64)  # (n, 1, C)
+        trace = np.repeat(now, len(TIME_CONSTANTS), axis=1) if tick == 0 else trace[: len(records)]
+        trace = trace + (now - trace) * rate
+        traced[records] = trace
+    return traced.reshape(len(values), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Reservoir:
+    """A recurrent network with random weights and slow units: an echo state network with leaky units.
+
+    Jaeger et al. 2007, "Optimization and applications of echo state networks with leaky-integrator neurons", equation
+    1: state = state + (tanh(W input + V state) - state) / time constant. Time constants are spread evenly on a
+    logarithmic scale from 2 to 256 ticks.
+
+    Attributes:
+        centre, per_unit: that standardise the input, (C,).
+        inward: W, (C, units).
+        recurrent: V, (units, units).
+        rate: one over the time constant of each unit, (units,).
+    """
+
+    centre: np.ndarray
+    per_unit: np.ndarray
+    inward: np.ndarray
+    recurrent: np.ndarray
+    rate: np.ndarray
+
+    @staticmethod
+    def draw(example: np.ndarray, seed: int) -> "Reservoir":
+        """Draw the weights; the input is standardised by example records, (B, C)."""
+        rng = np.random.default_rng(seed)
+        columns = example.shape[1]
+        deviation = example.std(axis=0, dtype=np.float64)
+        per_unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        recurrent = rng.normal(size=(_UNITS, _UNITS))
+        recurrent *= _SPECTRAL_RADIUS / np.abs(np.linalg.eigvals(recurrent)).max()
+        inward = _INPUT_GAIN * rng.normal(size=(columns, _UNITS)) / np.sqrt(max(1, columns))
+        return Reservoir(
+            example.mean(axis=0, dtype=np.float64), per_unit, inward, recurrent,
+            1 / np.geomspace(_FASTEST, _SLOWEST, _UNITS),
+        )  # fmt: skip
+
+    def run(self, values: np.ndarray, lives: Lives) -> np.ndarray:
+        """Return the state at every tick of whole lives, (B, C) to (B, units) float32; it starts at 0."""
+        states = np.empty((len(values), _UNITS), np.float32)
+        state = np.zeros((len(lives), _UNITS))
+        for _, records in ticks_of(lives):
+            state = state[: len(records)]
+            drive = ((values[records] - self.centre) * self.per_unit) @ self.inward  # (n, units)
+            state = state + (np.tanh(drive + state @ self.recurrent) - state) * self.rate
+            states[records] = state
+        return states
+
 
 FEWEST_WORLDS = 3
 """One to test on, one to choose the regularisation on, one to fit on."""

@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
-from analysis.probes.findings import EVERY_BASELINE
 from analysis.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
 from analysis.probes.report import (
+    EVERY_BASELINE,
     AdvantageRow,
     CKARow,
     DumpReport,

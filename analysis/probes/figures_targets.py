@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.style import bare, cluster_colour, new_figure, style, title, wrapped
-from analysis.probes.findings import EVERY_BASELINE
 from analysis.probes.inputs import MEMORIES, title_of
 from analysis.probes.report import (
     AUC,
+    EVERY_BASELINE,
     R_SQUARED,
     AdvantageRow,
     DumpReport,

@@ -21,23 +21,23 @@ from analysis.probes.figures_curves import (
     probe_horizon,
 )
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
-from analysis.probes.findings import EVERY_BASELINE, commonality, findings
 from analysis.probes.inputs import MEMORIES, NAMES, StoredInputs, inputs_named, recorded
-from analysis.probes.on_ray import do_on_ray
-from analysis.probes.probing import LINEAR, MLP, PROBES, do_here, probe
+from analysis.probes.probing import LINEAR, MLP, PROBES, do_here, do_on_ray, probe
 from analysis.probes.report import (
+    EVERY_BASELINE,
     AdvantageRow,
     DumpReport,
     IncrementRow,
     chance,
+    commonality,
     corrected_over_run,
+    findings,
     is_found,
     report_dump,
 )  # fmt: skip
 from analysis.probes.ridge import ReadOuts
-from analysis.probes.scores import draw_worlds
+from analysis.probes.scores import comparable, draw_worlds, similarities
 from analysis.probes.settings import ProbeSettings
-from analysis.probes.similarity import comparable, similarities
 from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.inference import LEVEL

@@ -1,8 +1,16 @@
-"""All probes of one dump: every input and target, linear and not, control tasks, and memories beside baselines."""
+"""All probes of one dump: every input and target, linear and not, control tasks, and memories beside baselines.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+They are fitted one after the other, or side by side on the machines of a Ray cluster, which share no files: arrays
+travel to them.
+"""
+
+import copy
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +21,8 @@ from analysis.probes.ridge import ReadOuts
 from analysis.probes.scores import Losses
 from analysis.probes.task import Task
 from analysis.statistics.resampling import folds_of
+from common.ray_cluster import START_SECONDS, connect, no_worker
+from common.user_error import UserError
 
 LINEAR, MLP = "linear", "mlp"
 PROBES = (LINEAR, MLP)
@@ -164,3 +174,86 @@ def why_not(target: Feature, values: np.ndarray, fold: np.ndarray) -> str | None
         return None
     varying = sum(np.ptp(there[fold[applies] == number]) > 0 for number in np.unique(fold[applies]))
     return None if varying >= FEWEST_FOLDS else f"varies in only {varying} parts of the split"
+
+
+_MOST_LOSSES = 3  # of workers with the same job
+
+
+@dataclass(frozen=True)
+class _Shared(Mapping[str, np.ndarray]):
+    """Arrays by name in the cluster's store, which brings each to the machines that read it."""
+
+    references: dict[str, Any]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        import ray
+
+        array: np.ndarray = ray.get(self.references[name])
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.references)
+
+    def __len__(self) -> int:
+        return len(self.references)
+
+
+def meet(address: str) -> None:
+    """Connect to a cluster, and wait until one of its workers can run this project.
+
+    Raises:
+        UserError: Ray is not installed, no cluster answers, or none of its workers does.
+    """
+    connect(address)
+    import ray
+
+    try:
+        ray.get(ray.remote(num_cpus=1)(_start).remote(), timeout=START_SECONDS)
+    except ray.exceptions.GetTimeoutError:
+        raise no_worker() from None
+
+
+def do_on_ray(task: Task, jobs: Sequence[Job], report: Report) -> list[Probed]:
+    """Do jobs on the cluster that this process is connected to, each with one core; return their results in order.
+
+    The job of a worker that is lost is done again by another one, and a line on standard error says so.
+
+    Raises:
+        UserError: as raised by a job; or its workers were lost again and again.
+    """
+    import ray
+
+    inputs = _Shared({name: ray.put(task.data.inputs[name]) for name in task.data.inputs})
+    shared = copy.copy(task)
+    shared.data = replace(task.data, inputs=inputs, networks={})
+    reference = ray.put(shared)
+    do: Any = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy="SPREAD")(_do)
+    waiting = {do.remote(job, reference): number for number, job in enumerate(jobs)}
+    parts: dict[int, Probed] = {}
+    losses = Counter[int]()
+    while waiting:
+        report(len(parts) / len(jobs))
+        (ready, *_), _ = ray.wait(list(waiting))
+        number = waiting.pop(ready)
+        try:
+            parts[number] = ray.get(ready)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            losses[number] += 1
+            lost = f"a Ray worker ended ({type(error).__name__}: it was killed, ran out of memory or lost its machine)"
+            if losses[number] > _MOST_LOSSES:
+                raise UserError(f"{lost}, {losses[number]} times with the same probes") from None
+            print(f"{lost}: another one fits its probes", file=sys.stderr)
+            waiting[do.remote(jobs[number], reference)] = number
+    return [parts[number] for number in range(len(jobs))]
+
+
+def _start() -> None:
+    """Do nothing; a worker that can import this has started."""
+
+
+def _do(job: Job, task: Task) -> Probed:
+    return job(task)

@@ -13,10 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.probes.banded_ridge import fit_ridge_beside
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Columns
-from analysis.probes.ridge import Fitted, ReadOuts, fit_ridge
+from analysis.probes.ridge import Fitted, ReadOuts, fit_ridge, fit_ridge_beside
 from analysis.probes.scores import Losses, average_precision, losses
 
 _KNOTS = 8

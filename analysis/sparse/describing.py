@@ -23,13 +23,11 @@ from analysis.features.feature import Feature
 from analysis.features.registry import features_named
 from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, style_of
 from analysis.runs.run_folder import RunFolder
-from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
 from analysis.sparse.meaning import BESIDE, PERMUTATIONS, Meanings, correlations, feature_cards, meanings, rows_of
-from analysis.sparse.outputs import attribution_scatter
-from analysis.sparse.report import Row
+from analysis.sparse.outputs import Row, attribution_scatter
 from analysis.sparse.scores import Estimate, strengths_of
 from analysis.sparse.settings import SparseSettings
-from analysis.sparse.splicing import RecordedPolicy, splice
+from analysis.sparse.splicing import OUTPUTS, Attributions, RecordedPolicy, attribute, splice
 from analysis.sparse.states import Behaviours, Split, read_behaviours
 from analysis.tables import tab_separated
 from common.argument_checks import split
@@ -135,7 +133,7 @@ UNIT = "distance along the feature's direction, in activation units"
 
 _PAGE = Path(__file__).parent / "page"
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
-_SCRIPTS = [_PAGE / f"{name}.js" for name in ("data", "life", "main")]
+_SCRIPTS = [_PAGE / f"{name}.js" for name in ("life", "main")]
 _SHOWN = 10
 _ERASED = 20_000
 

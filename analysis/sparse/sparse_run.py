@@ -17,7 +17,7 @@ from analysis.runs.record_limit import check_fits, note
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
 from analysis.sparse.fitting import GAUSSIAN, Fitted, claim, fit, floor_plans, plans
-from analysis.sparse.report import Tested, matched, stability
+from analysis.sparse.outputs import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
 from analysis.sparse.settings import BYTES_A_RECORD, SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_untrained, reconstructions, splice

@@ -12,8 +12,8 @@ from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
 from analysis.features.feature import Feature
-from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns
+from analysis.features.registry import feature_matrix
 from analysis.lives import Lives, lives_at, lives_of
 from analysis.statistics.circular_shift import age_of, time_course
 from analysis.statistics.stability import gaussian_surrogate

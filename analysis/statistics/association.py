@@ -7,8 +7,14 @@ import numpy as np
 
 from analysis.lives import Lives
 from analysis.statistics.circular_shift import studentised, without_time
-from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, Inference, false_discovery
-from analysis.statistics.permutation_p import information_p
+from analysis.statistics.inference import (
+    FEWEST_EPISODES,
+    FEWEST_LIVES,
+    LEVEL,
+    Inference,
+    false_discovery,
+    information_p,
+)
 from analysis.statistics.shifts import ShiftedSums, one_hot, shifted_sums
 
 _ROUNDING = 1e-9

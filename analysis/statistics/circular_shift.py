@@ -13,8 +13,7 @@ import numpy as np
 from scipy import fft
 
 from analysis.lives import Lives
-from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, Inference, false_discovery
-from analysis.statistics.permutation_p import ratio_p
+from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, Inference, false_discovery, ratio_p
 from analysis.statistics.shifts import ShiftedSums, centred, random_shifts, shared_shifts, shifted_sums
 
 _KNOTS = 20

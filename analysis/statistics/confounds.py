@@ -12,8 +12,7 @@ from activation_store.schema import Records
 from analysis.lives import Lives
 from analysis.position import positions
 from analysis.statistics.circular_shift import studentised
-from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
-from analysis.statistics.permutation_p import information_p
+from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery, information_p
 from analysis.statistics.shifts import ShiftedSums, one_hot, ranges, shifted_sums
 
 _NAN = float("nan")

@@ -9,9 +9,8 @@ import numpy as np
 from activation_store.columns import TRUTH
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
-from analysis.features.choices import DIRECTIONS, STEPS
+from analysis.features.choices import DIRECTIONS, GOAL, STEPS
 from analysis.features.observed import Observed, own_truth_columns
-from analysis.features.ways import GOAL
 from analysis.lives import Lives, lives_of
 from analysis.statistics.over_trainings import OverTrainings, in_worlds, over_trainings
 from analysis.training_runs.run import name_without_seed

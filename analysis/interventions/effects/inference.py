@@ -8,8 +8,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from activation_store.interventions import Arm, ArmKind
-from analysis.statistics.inference import LEVEL, POWER, Inference, student_stretch
-from analysis.statistics.permutation_p import counted_p, ratio_p
+from analysis.statistics.inference import LEVEL, POWER, Inference, counted_p, ratio_p, student_stretch
 from analysis.statistics.resampling import Estimate, draws_of
 
 _GRID = (np.arange(400) + 0.5) / 400

@@ -18,8 +18,7 @@ from scipy.special import entr, rel_entr
 
 from activation_store.reader import Progress
 from analysis.life.phases.visits import AgainstChance, LabelSequences, Visits, random_orders, spans
-from analysis.statistics.inference import false_discovery
-from analysis.statistics.permutation_p import counted_p
+from analysis.statistics.inference import counted_p, false_discovery
 from analysis.statistics.resampling import Bootstrap
 
 _ROUNDING = 1e-9

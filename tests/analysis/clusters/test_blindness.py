@@ -17,8 +17,8 @@ from analysis.clusters.listed import BEHAVIOUR, STATE, Listed, blindness, next_t
 from analysis.clusters.summary_text import as_text
 from analysis.clusters.verdict import verdict
 from analysis.features import EXTENDED_FEATURES
+from analysis.features.body import later
 from analysis.features.observed import Observed
-from analysis.features.over_time import later
 from analysis.statistics.inference import Inference
 from tests.planted import Planted, planted_dump, write_planted
 from tests.planted_lives import make_lives

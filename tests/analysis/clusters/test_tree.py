@@ -20,7 +20,7 @@ from analysis.clusters.dendrogram_page import (
 from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters
 from analysis.features import FEATURES
 from analysis.labels import NOISE, largest_first
-from analysis.statistics.effect_sizes import effect_sizes
+from analysis.statistics.effect_intervals import effect_sizes
 from tests.planted import BEHAVIOURS, planted_dump
 from tests.planted_summary import planted_dataset
 

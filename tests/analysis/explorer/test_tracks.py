@@ -27,7 +27,7 @@ from analysis.runs.cluster_run import read_run
 from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import RunFolder
-from analysis.statistics.effect_sizes import cohens_d, moments
+from analysis.statistics.effect_intervals import cohens_d, moments
 from analysis.statistics.inference import false_discovery
 from common.files import sha256
 from tests.analysed import Analysed

@@ -16,12 +16,30 @@ from analysis.features.choices import CHOICES
 from analysis.features.observed import Observed
 from analysis.life.events import died
 from analysis.materials import MATERIAL_NAMES
-from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
-from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
-from analysis.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
+from analysis.probes.dataset import (
+    ProbeData,
+    Wanted,
+    as_seen,
+    digest,
+    in_one_observation,
+    last_observations,
+    read_probe_data,
+    traces,
+    whole_view,
+)
 from analysis.probes.inputs import inputs_named, recorded
 from analysis.probes.settings import ProbeSettings
-from analysis.probes.targets import NOT_EVERYWHERE, remembered_water, targets_named
+from analysis.probes.targets import (
+    DEATH_WITHIN,
+    FUTURE,
+    HORIZONS,
+    NOT_EVERYWHERE,
+    RESOURCES,
+    next_record,
+    record_in,
+    remembered_water,
+    targets_named,
+)
 from analysis.probes.targets import TARGETS as EVERY_TARGET
 from tests.command import assert_refuses
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made

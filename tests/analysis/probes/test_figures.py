@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from analysis.probes.figures_curves import has_history_curve, probe_emergence, probe_history
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
-from analysis.probes.findings import EVERY_BASELINE
 from analysis.probes.report import (
+    EVERY_BASELINE,
     AdvantageRow,
     CKARow,
     DumpReport,

@@ -9,10 +9,9 @@ import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
-from analysis.probes.findings import EVERY_BASELINE, Findings, commonality, findings
 from analysis.probes.probe_run import _statements, directions_of
 from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
-from analysis.probes.report import AdvantageRow, chance
+from analysis.probes.report import EVERY_BASELINE, AdvantageRow, Findings, chance, commonality, findings
 from analysis.probes.scores import Losses, draw_worlds
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, UNITS, counting_memory, planted_lives

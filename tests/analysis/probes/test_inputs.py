@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from analysis.probes import inputs
-from analysis.probes.banded_ridge import fit_ridge_beside
 from analysis.probes.inputs import Columns, StoredInputs
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.mlp import fit_mlp
-from analysis.probes.ridge import Fitted, fit_ridge
+from analysis.probes.ridge import Fitted, fit_ridge, fit_ridge_beside
 from tests.command import assert_refuses
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from tests.planted_probes import planted_lives
 from tests.recorded_probes import shared_probe_dump
 
 ray = pytest.importorskip("ray")
-from analysis.probes.on_ray import do_on_ray  # noqa: E402
+from analysis.probes.probing import do_on_ray  # noqa: E402
 from tests.local_cluster import ONE_CORE, Cluster, head_node, processes_on  # noqa: E402
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # as a job on Ray has; sums of more threads have other last bits

@@ -12,10 +12,17 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.selection import Subsample
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.figures_curves import has_horizons, probe_horizon
-from analysis.probes.findings import EVERY_BASELINE, Findings, findings
 from analysis.probes.inputs import inputs_named
 from analysis.probes.probing import LINEAR, MLP, Probed, probe
-from analysis.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from analysis.probes.report import (
+    EVERY_BASELINE,
+    DumpReport,
+    Findings,
+    chance,
+    corrected_over_run,
+    findings,
+    report_dump,
+)
 from analysis.probes.scores import draw_worlds
 from analysis.probes.targets import targets_named
 from tests.analysis.figures.test_figures import texts as inside

@@ -11,14 +11,13 @@ from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.features.registry import features_named
-from analysis.sparse.autoencoder import Parameters
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.fitting import baseline, claim
 from analysis.sparse.meaning import TOP, Meanings, description, meanings, shift_test, title, top_records
-from analysis.sparse.report import matched, stability
+from analysis.sparse.outputs import matched, stability
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.states import Behaviours, SparseStates, Split, split_episodes
-from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
+from analysis.sparse.training import Epoch, FitPlan, Parameters, geometric_median, normalisation, train
 from analysis.statistics.circular_shift import age_of
 from analysis.statistics.stability import gaussian_surrogate
 from common.array_files import read_tensors, write_tensors
@@ -105,7 +104,7 @@ def test_dead_features_are_revived(
     monkeypatch.setattr(Parameters, "drawn", staticmethod(mostly_low))
     plan = FitPlan("topk", FEATURES, K, 0, 8)
     revived = fitted(plan, planted.states, tmp_path / "revived")[1][-1]
-    monkeypatch.setattr("analysis.sparse.autoencoder.REVIVING", 0.0)
+    monkeypatch.setattr("analysis.sparse.training.REVIVING", 0.0)
     left = fitted(plan, planted.states, tmp_path / "left")[1][-1]
     assert left.dead > 10 and revived.dead < left.dead / 3
 

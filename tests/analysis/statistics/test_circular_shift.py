@@ -17,8 +17,15 @@ from analysis.statistics.circular_shift import (
     shift_test_given_time,
     time_course,
 )
-from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
-from analysis.statistics.permutation_p import counted_p, information_p, ratio_p
+from analysis.statistics.inference import (
+    FEWEST_LIVES,
+    LEVEL,
+    Inference,
+    counted_p,
+    false_discovery,
+    information_p,
+    ratio_p,
+)
 from analysis.statistics.shifts import ShiftedSums, centred, shared_shifts, shifted_sums
 from tests.planted_lives import (
     COURSES,

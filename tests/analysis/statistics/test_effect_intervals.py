@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.lives import Lives
-from analysis.statistics.effect_intervals import EffectIntervals, detectable, effect_intervals
-from analysis.statistics.effect_sizes import (
+from analysis.statistics.effect_intervals import (
+    EffectIntervals,
     Moments,
     cohens_d,
     complements,
+    detectable,
+    effect_intervals,
     effect_sizes,
     members,
     moments,

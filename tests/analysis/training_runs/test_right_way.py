@@ -7,8 +7,8 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from analysis import score_ways
+from analysis.features.choices import GOAL
 from analysis.features.observed import Observed
-from analysis.features.ways import GOAL
 from analysis.training_runs.right_way import WaysOfLives, lives_of_dump, score_kinds
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refuses
