@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction, Directions
-from activation_store.layers import check_policy_layers
 from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
@@ -80,7 +79,11 @@ def target_named(
         return Target()
     kind, _, rest = text.partition(":")
     if kind == "direction":
-        return _read_out(rest, policy, directions, sha256, request)
+        if directions is None:
+            raise UserError(f"{request} is {text}: name the file that holds it with --directions")
+        direction = directions.named(rest)
+        direction.check_policy(policy.layer_units, "this policy", sha256)
+        return Target(f"{direction.name} ({direction.layer}, {direction.unit})", direction=direction)
     heads = [head.name for head in layout.heads]
     if kind not in heads or not rest:
         hint = did_you_mean(kind, [VALUE, "direction", *heads])
@@ -105,30 +108,6 @@ def _option(head: str, name: str, size: int, request: str) -> int:
         return int(name)
     there = f"{', '.join(known)}, or a number" if known else "a number"
     raise UserError(f"{request}: {head} has no option {name!r}: give {there} below {size}, or {CHOSEN}")
-
-
-def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None, sha256: str, request: str) -> Target:
-    if directions is None:
-        raise UserError(f"{request} is direction:{name}: name the file that holds it with --directions")
-    direction = directions.named(name)
-    check_own(direction, policy, sha256)
-    return Target(f"{direction.name} ({direction.layer}, {direction.unit})", direction=direction)
-
-
-def check_own(direction: Direction, policy: RecurrentPolicy, sha256: str) -> None:
-    """Refuse a direction that is of another policy, or of a layer that this one does not have.
-
-    Args:
-        sha256: of the policy's checkpoint.
-    """
-    check_policy_layers([direction.layer], policy.layers, policy.cell)
-    if direction.source.checkpoint_sha256 not in (None, sha256):
-        raise UserError(f"direction {direction.name} belongs to another checkpoint: find it again in this policy")
-    if len(direction.weight) != policy.policy.hidden_size:
-        raise UserError(
-            f"direction {direction.name} has {len(direction.weight)} units: {direction.layer} has "
-            f"{policy.policy.hidden_size}"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +139,7 @@ def chosen_components(
             components[direction.name] = direction
     states = state_layers(policy)
     for component in components.values():
-        check_own(component, policy, sha256)
+        component.check_policy(policy.layer_units, "this policy", sha256)
         if component.layer not in states:
             raise UserError(
                 f"--components: direction {component.name} is of {component.layer}, which is no state of the "

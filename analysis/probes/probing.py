@@ -106,16 +106,18 @@ def probe(
 
 
 def _probe_one(name: str, kind: str, memories: Sequence[str], task: Task) -> Probed:
-    """Probe one input."""
+    """Probe one input; of a memory its controls, too, with networks that share nothing with the others."""
     memory, data, part = name in memories, task.data, Probed()
+    x, bands = task.input(name)
     if kind == LINEAR:
-        (real, control), read_outs = task.linear(name, memory)
+        real, control, read_outs = task.linear(x, bands, memory)
         if memory:
             part.read_outs[name] = read_outs
     else:
-        real, control = task.networks(name, memory)
+        real = task.networks(x, data.targets)
+        control = task.networks(x, task.controls) if memory else real
     part.losses[kind, name] = task.losses(real, data.targets)
-    part.precision[kind, name] = task.precision(real, data.targets)
+    part.precision[kind, name] = task.precision(real)
     if memory:
         part.controls[kind, name] = task.losses(control, task.controls)
     return part
@@ -123,13 +125,16 @@ def _probe_one(name: str, kind: str, memories: Sequence[str], task: Task) -> Pro
 
 def _probe_beside(baseline: str, kind: str, memories: Sequence[str], known: bool, task: Task) -> Probed:
     """Probe a baseline beside each memory; if variables are known, with these, and also the baseline alone."""
-    part, beside = Probed(), task.linear_beside if kind == LINEAR else task.networks_beside
+    part, y = Probed(), task.data.targets
+    x, bands = task.input(baseline, known)
     if known:
-        alone = task.linear(baseline, False, known)[0] if kind == LINEAR else task.networks(baseline, False, known)
-        part.known[kind, baseline] = task.losses(alone[0], task.data.targets)
-    for memory, predicted in beside(baseline, memories, known):
-        losses = part.known_together if known else part.together
-        losses[kind, memory, baseline] = task.losses(predicted, task.data.targets)
+        alone = task.linear(x, bands)[0] if kind == LINEAR else task.networks(x, y)
+        part.known[kind, baseline] = task.losses(alone, y)
+    # The last scales are of all columns, whatever else there is to choose from.
+    linear = task.linear_beside(x, bands[-1], memories) if kind == LINEAR else {}
+    for memory in memories:
+        predicted = linear[memory] if kind == LINEAR else task.networks(x.beside(task.data.inputs[memory]), y)
+        (part.known_together if known else part.together)[kind, memory, baseline] = task.losses(predicted, y)
     return part
 
 

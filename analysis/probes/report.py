@@ -20,9 +20,8 @@ from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Columns, Input
 from analysis.probes.probing import Probed
-from analysis.probes.ridge import fit_ridge
-from analysis.probes.scores import Estimates, Key, Losses, estimate, losses
-from analysis.probes.task import alike, mean_of_the_rest, scored_alike, smooth_basis
+from analysis.probes.scores import Estimates, Key, Losses, estimate
+from analysis.probes.task import Task
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import folds_of
 
@@ -138,26 +137,15 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, weights: np.nd
         variables, `only_memory`, and they to it, `only_given`; what either tells, `common`, below 0 where they tell
         more together than apart; and `remaining`, only_memory as a share of memory, NaN where that tells nothing.
     """
-    alone, hidden = Columns.of(smooth_basis(data.given)), data.inputs[memory]
+    task = Task(data, folds_of(data.world), np.zeros(len(usable), bool), usable, 0)
+    alone, hidden = Columns.of(task.given), data.inputs[memory]
     blocks = {"given": alone, "memory": Columns.of(hidden), "both": alone.beside(hidden)}
-    lost = {name: _losses_of_block(block, data, usable) for name, block in blocks.items()}
+    lost = {name: task.losses(task.linear(x, np.ones((1, x.width)))[0], data.targets) for name, x in blocks.items()}
     once, drawn = (
         _parts({name: losses.resampled(of) for name, losses in lost.items()})
         for of in (np.ones((1, data.worlds)), weights)
     )
     return {name: estimate(once[name][0], drawn[name], _informative(lost["both"])) for name in once}
-
-
-def _losses_of_block(x: Columns, data: ProbeData, usable: np.ndarray) -> Losses:
-    fold = folds_of(data.world)
-
-    def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
-        y, by_r_squared = data.targets[here], np.zeros(len(columns), bool)
-        predicted = fit_ridge(replace(x, rows=np.flatnonzero(rows)), y, fold[rows]).predicted
-        return losses(predicted, y, mean_of_the_rest(y, fold[rows]), data.world[rows], data.worlds, by_r_squared)
-
-    groups = [(rows, columns[usable[columns]]) for rows, columns in alike(np.isfinite(data.targets))]
-    return scored_alike(data, [group for group in groups if len(group[1])], score)
 
 
 def _parts(score: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

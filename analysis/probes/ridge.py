@@ -209,23 +209,15 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
     x = Columns.of(x)
     bands = np.ones((1, x.width)) if bands is None else bands
     records = records_by_fold(fold)
-    numbers = list(records)
-    sums = {number: Moments.of(x, y, records[number]) for number in numbers}
-    alone = {number: without(sums, number) for number in numbers}
-    outer = np.sum([alone[number].validation_loss(sums[number], bands) for number in numbers], axis=0)
-    inner = _inner_losses(sums, bands)
-    choices = {number: Choice.best(losses, bands) for number, losses in [*inner.items(), (ALL_FOLDS, outer)]}
-    fits = {number: alone[number].fit(choices[number]) for number in numbers}
-    return Fitted(predicted_by(fits, x, y.shape[1], records), without(sums).fit(choices[ALL_FOLDS]), choices)
+    sums = {number: Moments.of(x, y, rows) for number, rows in records.items()}
 
+    def losses_without(*folds: int) -> list[np.ndarray]:
+        equations = NormalEquations(_rest(sums, *folds))
+        return [equations.validation_loss(sums[number], bands) for number in folds]
 
-def predicted_by(fits: dict[int, ReadOuts], x: Columns, targets: int, records: dict[int, np.ndarray]) -> np.ndarray:
-    """Return what the read-outs that were fitted without each fold say of its records, (B, T) float64."""
-    predicted = np.empty((len(x), targets))
-    for number, read_outs in fits.items():
-        for here, values in x.chunks(records[number]):
-            predicted[records[number][here]] = read_outs.predict(values)
-    return predicted
+    choices = {number: Choice.best(losses, bands) for number, losses in _validated(sums, losses_without).items()}
+    fits = {number: NormalEquations(_rest(sums, number)).fit(choices[number]) for number in (*sums, ALL_FOLDS)}
+    return Fitted(_predicted_by(fits, x, records), fits[ALL_FOLDS], choices)
 
 
 def records_by_fold(fold: np.ndarray) -> dict[int, np.ndarray]:
@@ -233,22 +225,32 @@ def records_by_fold(fold: np.ndarray) -> dict[int, np.ndarray]:
     return {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
 
 
-def without(sums: dict[int, Moments], *left_out: int, scale: np.ndarray | None = None) -> NormalEquations:
-    """Return the regressions on all folds but some."""
-    return NormalEquations(Moments.total(part for number, part in sums.items() if number not in left_out), scale)
+def _rest(sums: dict[int, Moments], *left_out: int) -> Moments:
+    return Moments.total(part for number, part in sums.items() if number not in left_out)
 
 
-def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.ndarray]:
-    """Cross-validate every band and penalty within the folds that remain without each fold, (K * P, T) each.
+def _validated(sums: dict[int, Moments], losses_without: Callable[..., list[np.ndarray]]) -> dict[int, np.ndarray]:
+    """Cross-validate every choice over all folds, and within the folds that remain without each of them.
 
-    A fit without two folds is validated on both: on each for the choice that leaves out the other.
+    Fits without two folds are validated on both: on each for the choice that leaves out the other. `losses_without`
+    takes one or two folds, and returns the losses on each of them of fits to the others.
     """
-    losses = {number: np.zeros(()) for number in sums}
-    for one, other in itertools.combinations(sums, 2):
-        fitted = without(sums, one, other)
-        for left_out, held_out in ((one, other), (other, one)):
-            losses[left_out] = losses[left_out] + fitted.validation_loss(sums[held_out], bands)
+    losses = dict.fromkeys((*sums, ALL_FOLDS), np.zeros(()))
+    for number in sums:
+        losses[ALL_FOLDS] = losses[ALL_FOLDS] + losses_without(number)[0]
+    for pair in itertools.combinations(sums, 2):
+        for left_out, of_other in zip(pair, reversed(losses_without(*pair)), strict=True):
+            losses[left_out] = losses[left_out] + of_other
     return losses
+
+
+def _predicted_by(fits: dict[int, ReadOuts], x: Columns, records: dict[int, np.ndarray]) -> np.ndarray:
+    """Return what the read-outs that were fitted without each fold say of its records, (B, T) float64."""
+    predicted = np.empty((len(x), len(fits[ALL_FOLDS].bias)))
+    for number, rows in records.items():
+        for here, values in x.chunks(rows):
+            predicted[rows[here]] = fits[number].predict(values)
+    return predicted
 
 
 PENALTY_RATIOS = (1e-2, 1e4)
@@ -274,47 +276,34 @@ def fit_ridge_beside(
         Memory -> probes of the columns of the baseline and, after them, of the memory.
     """
     baseline = Columns.of(baseline)
-    columns, x = baseline.width, baseline.beside(*memories.values())
-    ends = columns + np.cumsum([memory.shape[1] for memory in memories.values()])
-    blocks = {
-        name: slice(int(start), int(end)) for name, start, end in zip(memories, [columns, *ends], ends, strict=False)
-    }
-    scale = np.ones(x.width) if scale is None else np.r_[scale, np.ones(x.width - len(scale))]
+    x = baseline.beside(*memories.values())
+    ends = np.cumsum([baseline.width, *(memory.shape[1] for memory in memories.values())]).tolist()
+    blocks = {name: slice(*place) for name, place in zip(memories, itertools.pairwise(ends), strict=True)}
+    scale = np.ones(baseline.width) if scale is None else scale
     records = records_by_fold(fold)
-    numbers = list(records)
-    sums = {number: Moments.of(x, y, records[number]) for number in numbers}
-    inner = {name: {number: np.zeros(()) for number in numbers} for name in memories}
-    for one, other in itertools.combinations(numbers, 2):
-        pair = _Training(without(sums, one, other, scale=scale), columns, blocks)
-        for left_out, inner_losses in zip((one, other), pair.validation_losses([sums[other], sums[one]]), strict=True):
-            for name, losses in inner_losses.items():
-                inner[name][left_out] = inner[name][left_out] + losses
-    outer = {name: np.zeros(()) for name in memories}
-    alone = {number: _Training(without(sums, number, scale=scale), columns, blocks) for number in numbers}
-    for number, training in alone.items():
-        (inner_losses,) = training.validation_losses([sums[number]])
-        outer = {name: outer[name] + losses for name, losses in inner_losses.items()}
-    everything = _Training(without(sums, scale=scale), columns, blocks)
+    sums = {number: Moments.of(x, y, rows) for number, rows in records.items()}
+
+    def without(*folds: int) -> _Beside:
+        return _Beside(_rest(sums, *folds), scale, list(blocks.values()))
+
+    def losses_without(*folds: int) -> list[np.ndarray]:
+        return without(*folds).validation_losses([sums[number] for number in folds])
+
+    losses = _validated(sums, losses_without)
+    trainings = {number: without(number) for number in losses}
     fitted = {}
-    for name in blocks:
-        chosen = {number: _choose(inner[name][number]) for number in numbers}
-        fits = {number: alone[number].fit(name, *chosen[number]) for number in numbers}
-        predicted = predicted_by(fits, baseline.beside(memories[name]), y.shape[1], records)
-        chosen[ALL_FOLDS] = _choose(outer[name])
-        units = memories[name].shape[1]
-        choices = {number: _as_choice(penalties, scale[:columns], units) for number, penalties in chosen.items()}
-        fitted[name] = Fitted(predicted, everything.fit(name, *chosen[ALL_FOLDS]), choices)
+    for place, (name, block) in enumerate(blocks.items()):
+        chosen = {number: _choose(of_memories[place]) for number, of_memories in losses.items()}
+        fits = {number: trainings[number].fit_beside(block, *penalties) for number, penalties in chosen.items()}
+        units = block.stop - block.start
+        choices = {number: _as_choice(*penalties, scale, units) for number, penalties in chosen.items()}
+        predicted = _predicted_by(fits, baseline.beside(memories[name]), records)
+        fitted[name] = Fitted(predicted, fits[ALL_FOLDS], choices)
     return fitted
 
 
-Chosen = tuple[np.ndarray, np.ndarray]
-"""Penalties of the baseline and of the memory, (T,) each."""
-Products = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Sums of products over held-out records, in units of the training set: (C + M, C + M), (C + M, T) and (T,)."""
-
-
-def _choose(losses: np.ndarray) -> Chosen:
-    """Choose the penalties of the least loss: (penalties of the baseline, of the memory, T) to two of (T,)."""
+def _choose(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the penalties of baseline and memory of the least loss, from one (penalties, penalties, T): (T,) each."""
     ratio = PENALTIES[:, None] / PENALTIES
     tried = (ratio > PENALTY_RATIOS[0] * 0.99) & (ratio < PENALTY_RATIOS[1] * 1.01)
     allowed = np.where(tried[:, :, None], losses, np.inf)
@@ -323,104 +312,95 @@ def _choose(losses: np.ndarray) -> Chosen:
     return PENALTIES[first], PENALTIES[second]
 
 
-def _as_choice(chosen: Chosen, scale: np.ndarray, units: int) -> Choice:
+def _as_choice(of_baseline: np.ndarray, of_memory: np.ndarray, scale: np.ndarray, units: int) -> Choice:
     """Say the same as one penalty and scales of the columns, given those of the baseline's, (C,)."""
-    of_baseline, of_memory = chosen
     ratio = np.sqrt(of_baseline / of_memory)[:, None]
     of_columns = np.tile(scale, (len(of_baseline), 1))
     return Choice(of_baseline, np.concatenate([of_columns, np.repeat(ratio, units, axis=1)], axis=1))
 
 
-@dataclass(frozen=True)
-class _Eliminated:
-    """What is left for a memory once the baseline with one penalty is eliminated. C columns, M units, T targets.
-
-    The weights of the baseline are u - v @ w, where w are those of the memory. u is (C, T), v (C, M); `values` (M,) and
-    `vectors` (M, M) are the eigendecomposition of the Schur complement, and `rest` is what the memory has to explain,
-    (M, T).
-    """
-
-    u: np.ndarray
-    v: np.ndarray
-    values: np.ndarray
-    vectors: np.ndarray
-    rest: np.ndarray
-
-    def weights(self, penalty: float) -> np.ndarray:
-        """Return the memory's weights at one penalty of its own, (M, T)."""
-        return self.vectors @ ((self.vectors.T @ self.rest) / (self.values + penalty)[:, None])
+_Eliminated = tuple[np.ndarray, np.ndarray, Callable[[float], np.ndarray]]
+"""What is left for a memory once the baseline with one penalty is eliminated: u, (C, T), v, (C, M), and the memory's
+weights w, (M, T), from a penalty of its own. The weights of the baseline are u - v @ w."""
 
 
-class _Training:
-    """Banded ridge regressions on one training set."""
+class _Beside(NormalEquations):
+    """Ridge regressions on a baseline and each of several memories, on one training set."""
 
-    def __init__(self, equations: NormalEquations, baseline: int, blocks: dict[str, slice]):
-        """Take how many columns are the baseline's, which come first, and those of each memory."""
-        self.equations, self.baseline, self.blocks = equations, baseline, blocks
+    def __init__(self, moments: Moments, scale: np.ndarray, blocks: list[slice]):
+        """Take the scales of the baseline's columns, (C,), which come first, and the columns of each memory."""
+        super().__init__(moments, np.r_[scale, np.ones(len(moments.x) - len(scale))])
+        self.width, self.blocks = len(scale), blocks
 
-    def _eliminate(self, penalty: float) -> dict[str, _Eliminated]:
-        """Eliminate the baseline with a penalty of its own, for every memory."""
+    def _eliminate(self, penalty: float, blocks: list[slice]) -> list[_Eliminated]:
+        """Eliminate the baseline with a penalty of its own, for some memories."""
         from scipy.linalg import cho_factor, cho_solve
 
-        r, y, c = self.equations.correlation, self.equations.with_targets, self.baseline
+        r, y, c = self.correlation, self.with_targets, self.width
         system = r[:c, :c].copy()
         system.flat[:: c + 1] += penalty
         factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
         targets = y.shape[1]
         solved = cho_solve(factor, np.concatenate([y[:c], r[:c, c:]], axis=1), check_finite=False)
         u, every_v = solved[:, :targets], solved[:, targets:]
-        eliminated = {}
-        for name, block in self.blocks.items():
+        eliminated = []
+        for block in blocks:
             v = every_v[:, block.start - c : block.stop - c]
-            values, vectors = np.linalg.eigh(r[block, block] - r[block, :c] @ v)
-            eliminated[name] = _Eliminated(u, v, np.maximum(values, 0), vectors, y[block] - r[block, :c] @ u)
+            values, vectors = np.linalg.eigh(r[block, block] - r[block, :c] @ v)  # the Schur complement
+            values, rest = np.maximum(values, 0), y[block] - r[block, :c] @ u
+
+            def weights(
+                penalty: float, values: np.ndarray = values, vectors: np.ndarray = vectors, rest: np.ndarray = rest
+            ) -> np.ndarray:
+                return vectors @ ((vectors.T @ rest) / (values + penalty)[:, None])
+
+            eliminated.append((u, v, weights))
         return eliminated
 
-    def validation_losses(self, held_out: list[Moments]) -> list[dict[str, np.ndarray]]:
-        """Return sums of squared errors on other records for all pairs of penalties.
+    def validation_losses(self, held_out: list[Moments]) -> list[np.ndarray]:
+        """Return sums of squared errors on other sets of records for all pairs of penalties.
 
         Returns:
-            For each set of records: memory -> (penalties of the baseline, penalties of the memory, T).
+            For each set of records: (memories, penalties of the baseline, penalties of the memory, T).
         """
         others = [self._standardised(moments) for moments in held_out]
-        by_fold: list[dict[str, list[np.ndarray]]] = [{name: [] for name in self.blocks} for _ in others]
-        for penalty in PENALTIES:
-            for name, eliminated in self._eliminate(penalty).items():
-                for moments, losses in zip(others, by_fold, strict=True):
-                    losses[name].append(_losses(moments, eliminated, self.baseline, self.blocks[name]))
-        return [{name: np.stack(losses) for name, losses in of_fold.items()} for of_fold in by_fold]
+        losses = [
+            [[self._losses(other, *parts) for parts in zip(self.blocks, eliminated, strict=True)] for other in others]
+            for eliminated in (self._eliminate(penalty, self.blocks) for penalty in PENALTIES)
+        ]
+        return list(np.array(losses).transpose(1, 2, 0, 3, 4))
 
-    def _standardised(self, held_out: Moments) -> Products:
-        """Return the sums over other records, centred and standardised as the training records are."""
-        e, h = self.equations, held_out
-        per_unit = e.per_unit[:, None]
-        xx = h.xx - np.outer(h.x, e.mean) - np.outer(e.mean, h.x) + h.count * np.outer(e.mean, e.mean)
-        xy = h.xy - np.outer(h.x, e.target_mean) - np.outer(e.mean, h.y) + h.count * np.outer(e.mean, e.target_mean)
-        yy = h.yy - 2 * e.target_mean * h.y + h.count * e.target_mean**2
-        return xx * per_unit * e.per_unit, xy * per_unit, yy
+    def _standardised(self, held_out: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return sums of products over other records, standardised as the training records are, of xx, xy and yy."""
+        h, mean, target_mean, per_unit = held_out, self.mean, self.target_mean, self.per_unit[:, None]
+        xx = h.xx - np.outer(h.x, mean) - np.outer(mean, h.x) + h.count * np.outer(mean, mean)
+        xy = h.xy - np.outer(h.x, target_mean) - np.outer(mean, h.y) + h.count * np.outer(mean, target_mean)
+        yy = h.yy - 2 * target_mean * h.y + h.count * target_mean**2
+        return xx * per_unit * self.per_unit, xy * per_unit, yy
 
-    def fit(self, memory: str, of_baseline: np.ndarray, of_memory: np.ndarray) -> ReadOuts:
+    def _losses(
+        self, held_out: tuple[np.ndarray, np.ndarray, np.ndarray], block: slice, eliminated: _Eliminated
+    ) -> np.ndarray:
+        """Return the sum of squared errors for every penalty of a memory, (P, T)."""
+        (xx, xy, yy), (u, v, weights), c = held_out, eliminated, self.width
+        xu, xv = xx[:c, :c] @ u, xx[:c, :c] @ v
+        across = xx[block, :c]
+        square = v.T @ xv - across @ v - (across @ v).T + xx[block, block]  # (M, M)
+        linear = xy[block] - v.T @ xy[:c] + v.T @ xu - across @ u  # (M, T)
+        fixed = yy - 2 * (u * xy[:c]).sum(axis=0) + (u * xu).sum(axis=0)
+        every = map(weights, PENALTIES)
+        return np.stack([fixed - 2 * (w * linear).sum(axis=0) + (w * (square @ w)).sum(axis=0) for w in every])
+
+    def fit_beside(self, block: slice, of_baseline: np.ndarray, of_memory: np.ndarray) -> ReadOuts:
         """Fit every target with its own penalties, (T,) each; read-outs are of the baseline and the memory, raw."""
-        c, block, e = self.baseline, self.blocks[memory], self.equations
+        c = self.width
         weight = np.empty((c + block.stop - block.start, len(of_baseline)))
         for penalty in np.unique(of_baseline):
-            eliminated = self._eliminate(penalty)[memory]
+            ((u, v, weights),) = self._eliminate(penalty, [block])
             for own in np.unique(of_memory[of_baseline == penalty]):
                 theirs = (of_baseline == penalty) & (of_memory == own)
-                w = eliminated.weights(own)[:, theirs]
-                weight[c:, theirs], weight[:c, theirs] = w, eliminated.u[:, theirs] - eliminated.v @ w
+                w = weights(own)[:, theirs]
+                weight[c:, theirs], weight[:c, theirs] = w, u[:, theirs] - v @ w
         columns = np.r_[:c, block]
-        weight *= e.per_unit[columns, None]
-        return ReadOuts(weight, e.target_mean - e.mean[columns] @ weight)
-
-
-def _losses(held_out: Products, eliminated: _Eliminated, c: int, block: slice) -> np.ndarray:
-    """Return the sum of squared errors for every penalty of the memory, (P, T)."""
-    (xx, xy, yy), u, v = held_out, eliminated.u, eliminated.v
-    xu, xv = xx[:c, :c] @ u, xx[:c, :c] @ v
-    across = xx[block, :c]
-    square = v.T @ xv - across @ v - (across @ v).T + xx[block, block]  # (M, M)
-    linear = xy[block] - v.T @ xy[:c] + v.T @ xu - across @ u  # (M, T)
-    fixed = yy - 2 * (u * xy[:c]).sum(axis=0) + (u * xu).sum(axis=0)
-    weights = map(eliminated.weights, PENALTIES)
-    return np.stack([fixed - 2 * (w * linear).sum(axis=0) + (w * (square @ w)).sum(axis=0) for w in weights])
+        weight *= self.per_unit[columns, None]
+        return ReadOuts(weight, self.target_mean - self.mean[columns] @ weight)

@@ -7,7 +7,7 @@ doing. Shifting a target around within each life keeps its autocorrelation and a
 what is left is how a state goes with its own moment.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -55,36 +55,23 @@ def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndar
     return shifted
 
 
-Predictions = tuple[np.ndarray, np.ndarray]
-"""What probes said of records that they were not fitted to: of targets, in their units, of yes-or-no targets log-odds;
-and of their control tasks, which is NaN unless asked for. (B, T) each, NaN where not applicable."""
-
-
 class Task:
     """What is the same for all inputs of a dump: targets, controls, given variables, and how records are split."""
 
     def __init__(self, data: ProbeData, fold: np.ndarray, yes_or_no: np.ndarray, usable: np.ndarray, seed: int):
         """Take the folds of records, (B,), and which targets are yes-or-no, and usable, (T,) bool each."""
-        self.data, self.fold, self.yes_or_no, self.seed = data, fold, yes_or_no, seed
+        self.data, self.fold, self.yes_or_no, self.usable, self.seed = data, fold, yes_or_no, usable, seed
         self.given = smooth_basis(data.given)  # (B, G)
         self.alike = [
-            (rows, columns[usable[columns]])
-            for rows, columns in alike(np.isfinite(data.targets))
-            if usable[columns].any()
+            (rows, some) for rows, columns in alike(np.isfinite(data.targets)) if len(some := columns[usable[columns]])
         ]
-        self.usable = usable
-        self.controls = self._controls()
-
-    def _controls(self) -> np.ndarray:
-        """Shift targets within lives; one that does not apply everywhere among the records that it applies to."""
-        controls = np.full(self.data.targets.shape, np.nan)
+        self.controls = np.full(data.targets.shape, np.nan)
+        """Targets shifted within lives; of one that does not apply everywhere, among the records that it applies to."""
         for rows, columns in self.alike:
-            lives = self.data.lives.of_records(rows)
             here = np.ix_(rows, columns)
-            controls[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
-        return controls
+            self.controls[here] = shifted_within_lives(data.targets[here], data.lives.of_records(rows), seed)
 
-    def _input(self, name: str, known: bool) -> tuple[Columns, np.ndarray]:
+    def input(self, name: str, known: bool = False) -> tuple[Columns, np.ndarray]:
         """Return an input, (B, C), and the scales of its columns to choose from, (K, C); known: with those given."""
         x = Columns.of(self.data.inputs[name])
         bands = self.data.bands.get(name, np.ones((1, x.width)))
@@ -93,94 +80,78 @@ class Task:
         scales = np.full((len(bands), self.given.shape[1]), SCALE)
         return x.beside(self.given), np.concatenate([bands, scales], axis=1)
 
-    def linear(self, name: str, with_control: bool, known: bool = False) -> tuple[Predictions, ReadOuts]:
+    def linear(
+        self, everywhere: Columns, bands: np.ndarray, with_control: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, ReadOuts]:
         """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions.
 
-        The read-outs are fitted to all records.
+        Returns:
+            What probes said of records that they were not fitted to: of targets, in their units, of yes-or-no targets
+            log-odds; and of their control tasks, which is NaN unless asked for. (B, T) each, NaN where not applicable.
+            And the read-outs, fitted to all records.
         """
-        targets, (x, bands) = self.data.targets, self._input(name, known)
-        real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
-        weight, bias = np.full((x.width, targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
+        targets = self.data.targets
+        real, control = np.full((2, *targets.shape), np.nan)
+        weight, bias = np.full((everywhere.width, targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
         for rows, columns in self.alike:
             here, count = np.ix_(rows, columns), len(columns)
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
             ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
-            here_x, fold = replace(x, rows=np.flatnonzero(rows)), self.fold[rows]
-            fitted = classified(here_x, y, fold, ranked, fit_ridge(here_x, y, fold, bands))
+            x, fold = replace(everywhere, rows=np.flatnonzero(rows)), self.fold[rows]
+            fitted = classified(x, y, fold, ranked, fit_ridge(x, y, fold, bands))
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
-            read_outs = fitted.read_outs
-            weight[:, columns], bias[columns] = read_outs.weight[:, :count], read_outs.bias[:count]
-        return (real, control), ReadOuts(weight, bias)
+            weight[:, columns] = fitted.read_outs.weight[:, :count]
+            bias[columns] = fitted.read_outs.bias[:count]
+        return real, control, ReadOuts(weight, bias)
 
-    def linear_beside(self, baseline: str, memories: Sequence[str], known: bool) -> Iterator[tuple[str, np.ndarray]]:
-        """Fit and cross-validate linear probes of a baseline and a memory; yield each memory's predictions, (B, T)."""
-        targets, (everywhere, bands) = self.data.targets, self._input(baseline, known)
+    def linear_beside(self, baseline: Columns, scale: np.ndarray, memories: Sequence[str]) -> dict[str, np.ndarray]:
+        """Fit and cross-validate linear probes of a baseline and a memory; return each memory's predictions, (B, T).
+
+        Scales are of the baseline's columns, (C,).
+        """
+        targets = self.data.targets
         real = {name: np.full(targets.shape, np.nan) for name in memories}
         others = {name: self.data.inputs[name] for name in memories}
         for rows, columns in self.alike:
-            x = replace(everywhere, rows=np.flatnonzero(rows))
-            here, ranked = np.ix_(rows, columns), self.yes_or_no[columns]
-            # The last scales are of all columns, whatever else there is to choose from.
-            for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows], bands[-1]).items():
-                result = classified(x.beside(others[name]), targets[here], self.fold[rows], ranked, fitted)
+            x = replace(baseline, rows=np.flatnonzero(rows))
+            here, ranked, fold = np.ix_(rows, columns), self.yes_or_no[columns], self.fold[rows]
+            for name, fitted in fit_ridge_beside(x, others, targets[here], fold, scale).items():
+                result = classified(x.beside(others[name]), targets[here], fold, ranked, fitted)
                 real[name][here] = result.predicted
-        yield from real.items()
+        return real
 
-    def networks(self, name: str, with_control: bool, known: bool = False) -> Predictions:
-        """Train and cross-validate networks; those of controls share nothing with the others."""
-        x, _ = self._input(name, known)
-        real = self._networks(x, self.data.targets)
-        return real, self._networks(x, self.controls) if with_control else np.full_like(real, np.nan)
-
-    def networks_beside(self, baseline: str, memories: Sequence[str], known: bool) -> Iterator[tuple[str, np.ndarray]]:
-        """Train and cross-validate networks of a baseline and a memory; yield each memory's predictions, (B, T)."""
-        x, _ = self._input(baseline, known)
-        for name in memories:
-            yield name, self._networks(x.beside(self.data.inputs[name]), self.data.targets)
-
-    def _networks(self, x: Columns, y: np.ndarray) -> np.ndarray:
+    def networks(self, x: Columns, y: np.ndarray) -> np.ndarray:
+        """Train and cross-validate networks; return predictions of targets or of their controls, (B, T)."""
         from analysis.probes.mlp import fit_mlp
 
-        predicted = np.full(y.shape, np.nan)
-        columns = self.usable
+        predicted, columns = np.full(y.shape, np.nan), self.usable
         if columns.any():
             predicted[:, columns] = fit_mlp(x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
         return predicted
 
-    def precision(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
-        """Score predictions of binary targets by average precision, (B, T) each."""
-        data, some = self.data, [(rows, columns[self.yes_or_no[columns]]) for rows, columns in self.alike]
-        return scored_alike(
-            data, some,
-            lambda here, rows, _: average_precision(predicted[here], y[here], data.world[rows], data.worlds),
-        )  # fmt: skip
-
     def losses(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of targets or of their controls, (B, T) each."""
         data = self.data
-
-        def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
+        total = np.zeros((2, data.worlds, y.shape[1]))
+        for rows, columns in self.alike:
+            here = np.ix_(rows, columns)
             mean = mean_of_the_rest(y[here], self.fold[rows])
-            return losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
+            part = losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
+            total[:, :, columns] = part.lost, part.stake
+        return Losses(*total)
 
-        return scored_alike(data, self.alike, score)
-
-
-def scored_alike(
-    data: ProbeData, groups: Iterable[tuple[np.ndarray, np.ndarray]],
-    score: Callable[[tuple[np.ndarray, ...], np.ndarray, np.ndarray], Losses],
-) -> Losses:  # fmt: skip
-    """Score groups of targets that apply to the same records one by one.
-
-    Groups are as `alike` returns them; `score` takes the places of a group in (B, T), its records and its targets.
-    """
-    lost, stake = np.zeros((2, data.worlds, data.targets.shape[1]))
-    for rows, columns in groups:
-        part = score(np.ix_(rows, columns), rows, columns)
-        lost[:, columns], stake[:, columns] = part.lost, part.stake
-    return Losses(lost, stake)
+    def precision(self, predicted: np.ndarray) -> Losses:
+        """Score predictions of binary targets by average precision, (B, T)."""
+        data = self.data
+        total = np.zeros((2, data.worlds, len(self.usable)))
+        for rows, columns in self.alike:
+            binary = columns[self.yes_or_no[columns]]
+            here = np.ix_(rows, binary)
+            part = average_precision(predicted[here], data.targets[here], data.world[rows], data.worlds)
+            total[:, :, binary] = part.lost, part.stake
+        return Losses(*total)
 
 
 def classified(

@@ -5,8 +5,9 @@ can be read linearly with the least change. Nulling holds one linear read-out, b
 takes out the sparse features whose strengths correlate most with the variable.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,12 +54,29 @@ def erasers(
         variable: (B,), not constant.
         strengths: of the dictionary's features in these states, (B, F).
     """
+    from concept_erasure import LeaceFitter
+
+    scaled = torch.from_numpy(variable.astype(np.float64) / variable.std())[:, None]
+    leace = LeaceFitter.fit(
+        torch.from_numpy(states).double(), scaled, constrain_cov_trace=False, shrinkage=False
+    ).eraser  # fmt: skip
+    weight, mean, _ = _read_out(states, variable)
+    direction, origin = torch.from_numpy(weight / np.linalg.norm(weight)), torch.from_numpy(mean)
+    coder = SparseCoder(dictionary)
+
+    def null(states: torch.Tensor) -> torch.Tensor:
+        along = (states.double() - origin) @ direction
+        return (states.double() - along[:, None] * direction).float()
+
+    def without(numbers: list[int], states: torch.Tensor) -> torch.Tensor:
+        parts = [chunk - coder.strengths(chunk)[:, numbers] @ coder.decoder[numbers] for chunk in states.split(4096)]
+        return torch.cat(parts)
+
     order = np.argsort(-np.abs(correlations(strengths, variable[:, None])[:, 0]), kind="stable")
-    by_name: dict[str, Edit] = {NOTHING: lambda state: state, "leace": _leace(states, variable)}
-    by_name["nulling"] = _nulling(states, variable)
-    for count in REMOVED:
-        by_name[f"{count} feature{'s' * (count > 1)}"] = _removal(dictionary, order[:count].tolist())
-    return by_name
+    return {
+        NOTHING: lambda states: states, "leace": lambda states: leace(states.double()).float(), "nulling": null,
+        **{f"{count} feature{'s' * (count > 1)}": partial(without, order[:count].tolist()) for count in REMOVED},
+    }  # fmt: skip
 
 
 def erasure_row(
@@ -81,40 +99,6 @@ def erasure_row(
     left = np.square(test[1] - predicted).mean() / np.square(test[1] - training[1].mean()).mean()
     moved = np.square(edited[1] - test[0]).sum(axis=1).mean() / test[0].var(axis=0).sum()
     return {"variable": variable, "by": by, "r2": float(1 - left), "moved": float(moved), "kl": kl}
-
-
-def _leace(states: np.ndarray, variable: np.ndarray) -> Edit:
-    from concept_erasure import LeaceFitter
-
-    values = torch.from_numpy(states).double()
-    fitter = LeaceFitter.fit(
-        values, torch.from_numpy(variable.astype(np.float64) / variable.std())[:, None], constrain_cov_trace=False,
-        shrinkage=False,
-    )  # fmt: skip
-    eraser = fitter.eraser
-    return lambda state: eraser(state.double()).float()
-
-
-def _nulling(states: np.ndarray, variable: np.ndarray) -> Edit:
-    weight, mean, _ = _read_out(states, variable)
-    direction = torch.from_numpy(weight / np.linalg.norm(weight))
-    origin = torch.from_numpy(mean)
-
-    def null(states: torch.Tensor) -> torch.Tensor:
-        along = (states.double() - origin) @ direction
-        return (states.double() - along[:, None] * direction).float()
-
-    return null
-
-
-def _removal(dictionary: SparseDictionary, numbers: list[int]) -> Edit:
-    coder = SparseCoder(dictionary)
-
-    def remove(states: torch.Tensor) -> torch.Tensor:
-        parts = [chunk - coder.strengths(chunk)[:, numbers] @ coder.decoder[numbers] for chunk in states.split(4096)]
-        return torch.cat(parts)
-
-    return remove
 
 
 def _read_out(states: np.ndarray, variable: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -164,19 +148,19 @@ class Described:
         described.sort(key=lambda row: -abs(float(str(row["r"]))))
         lines = [f"{self.name}: {len(described):,} of {len(self.rows):,} active features go with a behaviour; first:"]
         lines += [f"  {row['name']}: {row['description']}" for row in described[:_SHOWN]]
-        return [*(lines if described else [lines[0].replace("; first:", "")]), *self._attribution_lines()]
+        return [
+            *(lines if described else [lines[0].replace("; first:", "")]),
+            *(
+                f"taking single features out, predicted (gradient times activation) against measured change of the "
+                f"{name}: r {estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+                for name, estimate in self.correlations().items()
+            ),
+        ]
 
     def correlations(self) -> dict[str, Estimate]:
         """Return the correlation of predicted and measured effects, by output; empty without attributions."""
         attributions = self.attributions
         return {} if attributions is None else {name: attributions.correlation(i) for i, name in enumerate(OUTPUTS)}
-
-    def _attribution_lines(self) -> list[str]:
-        return [
-            f"taking single features out, predicted (gradient times activation) against measured change of the {name}: "
-            f"r {estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
-            for name, estimate in self.correlations().items()
-        ]
 
 
 def described_features(settings: SparseSettings) -> tuple[Feature, ...]:
@@ -269,38 +253,21 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
         folder.save_json(
             "attribution.json", {name: asdict(estimate) for name, estimate in described.correlations().items()}
         )
-    behaviours = [{"name": f.name, "unit": f.unit, "definition": f.definition} for f in described_features(settings)]
-    facts = _facts(described, settings, metadata)
-    folder.save_text(PAGE_FILE, sparse_page(folder.path.name, facts, behaviours, described.tables, described.texts))
+    folder.save_text(PAGE_FILE, _page(folder.path.name, described, settings, metadata))
 
 
-def sparse_page(
-    name: str, facts: Mapping[str, object], behaviours: Sequence[Mapping[str, str]], tables: Mapping[str, np.ndarray],
-    texts: Mapping[str, Sequence[str]],
-) -> str:  # fmt: skip
-    """Return a page with a card for each feature: what it goes with, its top records, and their lives.
-
-    Args:
-        facts: texts that the head of the page says: policy, layer, dictionary, dump, scores and intervals.
-        behaviours: names, units and definitions of those that features are described with.
-        tables, texts: as `feature_cards` returns them.
-    """
+def _page(name: str, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> str:
+    """Return a page with a card for each feature: what it goes with, its top records, and their lives."""
+    tables, texts = described.tables, described.texts
     columns, packed = pack(tables, texts)
+    behaviours = [{"name": f.name, "unit": f.unit, "definition": f.definition} for f in described_features(settings)]
     content = {
         "columns": columns, **view_facts(), "parts": tables["feature.byAge"].shape[1],
-        "behaviours": list(behaviours), "dump": facts["dump"],
+        "behaviours": behaviours, "dump": str(settings.dump),
     }  # fmt: skip
-    page = environment(_PAGE, trim=True).get_template("template.html")
-    return page.render(
-        name=name, about=facts, features=len(texts["titles"]), facts=embedded(content), packed=packed,
-        style=style_of("window", _PAGE), scripts=scripts_of(_KIT, _SCRIPTS),
-    )  # fmt: skip
-
-
-def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadata) -> dict[str, object]:
-    episodes = np.unique(described.tables["top.episode"]).tolist()
+    episodes = np.unique(tables["top.episode"]).tolist()
     count = sum(bool(row["described"]) for row in described.rows)
-    return {
+    about = {
         "sentence": f"{metadata.policy}, {settings.layer}, dictionary {described.name}: {len(described.rows):,} of "
         f"{described.dictionary.features:,} features are active in the test episodes, and {count:,} of these go with "
         "a behaviour.",
@@ -308,8 +275,12 @@ def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadat
         "permutations": PERMUTATIONS,
         "caution": "Lives are shifted independently, so something that happened to a whole world can pass for a "
         "behaviour. A behaviour that goes with a feature is not proved to be what the policy uses it for: edit it.",
-        "dump": str(settings.dump),
     }  # fmt: skip
+    page = environment(_PAGE, trim=True).get_template("template.html")
+    return page.render(
+        name=name, about=about, facts=embedded(content), packed=packed,
+        style=style_of("window", _PAGE), scripts=scripts_of(_KIT, _SCRIPTS),
+    )  # fmt: skip
 
 
 def _directions(dictionary: SparseDictionary, meanings: Meanings, test: Behaviours) -> list[Direction]:

@@ -5,6 +5,7 @@ cfg.json names the architecture, sae_weights.safetensors has the weights. BatchT
 they are trained, as JumpReLU has, and are written as such.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -99,13 +100,6 @@ Row = dict[str, Any]
 """A row of a table. Ends of 95% intervals are `_low` and `_high`; numbers that are not known are NaN."""
 
 
-def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
-    """Tell whether a baseline is one for an autoencoder: of the same layer and k, k-means of the same width."""
-    own, its = autoencoder.plan, other.plan
-    same = its.kind in BASELINES and own.kind not in BASELINES and (own.layer, own.k) == (its.layer, its.k)
-    return same and own.original is None and (its.kind != "k_means" or own.features == its.features)
-
-
 _UNKNOWN = Estimate(math.nan)
 
 
@@ -132,34 +126,39 @@ class Tested:
         share of that caused by the mean state that is avoided, 1 if perfect; `value` the absolute difference of the
         critic's value, and `value_share` the same in its standard deviations.
         """
-        return [self._score(*both) for both in self.fitted.items()]
-
-    def _score(self, name: str, fitted: Fitted) -> Row:
-        plan, dictionary, usage, run = fitted.plan, fitted.dictionary, self.usages[name], self.spliced
-        return {
-            "name": plan.name, "layer": plan.layer, "kind": plan.kind, "features": dictionary.features,
-            "k": dictionary.k, "seed": plan.seed, "active": usage.active, "alive": usage.alive,
-            **_ends("unexplained", usage.unexplained), **_ends("kl", run.kl(name) if run else _UNKNOWN),
-            "kl_kept": run.kl_kept(name).value if run else math.nan,
-            **_ends("value", run.value(name) if run else _UNKNOWN),
-            "value_share": run.value_share(name) if run else math.nan,
-        }  # fmt: skip
+        rows = []
+        for name, fitted in self.fitted.items():
+            plan, dictionary, usage, run = fitted.plan, fitted.dictionary, self.usages[name], self.spliced
+            rows.append(
+                {
+                    "name": plan.name, "layer": plan.layer, "kind": plan.kind, "features": dictionary.features,
+                    "k": dictionary.k, "seed": plan.seed, "active": usage.active, "alive": usage.alive,
+                    **_ends("unexplained", usage.unexplained), **_ends("kl", run.kl(name) if run else _UNKNOWN),
+                    "kl_kept": run.kl_kept(name).value if run else math.nan,
+                    **_ends("value", run.value(name) if run else _UNKNOWN),
+                    "value_share": run.value_share(name) if run else math.nan,
+                }
+            )  # fmt: skip
+        return rows
 
     def comparisons(self) -> list[Row]:
-        """Return a row for each autoencoder and baseline of the same k: how much less error and divergence it has."""
-        return [
-            self._comparison(one, other)
-            for one, own in self.fitted.items()
-            for other, its in self.fitted.items()
-            if are_compared(own, its)
-        ]
+        """Return a row for each autoencoder and each baseline of its layer and k, k-means of its width.
 
-    def _comparison(self, name: str, baseline: str) -> Row:
-        own, its = self.usages[name], self.usages[baseline]
-        less = self.units.mean(its.error - own.error, own.deviation)
-        kl_less = self.spliced.kl_less(name, baseline) if self.spliced else _UNKNOWN
-        names = {"autoencoder": name, "baseline": baseline}
-        return {**names, **_ends("unexplained_less", less), **_ends("kl_less", kl_less)}
+        They say how much less error and divergence the autoencoder has.
+        """
+        rows = []
+        for (name, fitted), (baseline, other) in itertools.product(self.fitted.items(), repeat=2):
+            plan, its = fitted.plan, other.plan
+            alike = (plan.layer, plan.k) == (its.layer, its.k) and (
+                its.kind != "k_means" or plan.features == its.features
+            )
+            if its.kind in BASELINES and plan.kind not in BASELINES and plan.original is None and alike:
+                usage = self.usages[name]
+                less = self.units.mean(self.usages[baseline].error - usage.error, usage.deviation)
+                kl_less = self.spliced.kl_less(name, baseline) if self.spliced else _UNKNOWN
+                names = {"autoencoder": name, "baseline": baseline}
+                rows.append({**names, **_ends("unexplained_less", less), **_ends("kl_less", kl_less)})
+        return rows
 
     def stability(self) -> list[Row]:
         """Return a row for each autoencoder and the same with another seed; columns are fields of `FeatureStability`.
@@ -244,22 +243,14 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
                 folder.save_bytes(f"{SAE_LENS_FOLDER}/{name}/{file}", written)
     lines = [{"name": name, **asdict(epoch)} for name, one in fitted.items() for epoch in one.curve]
     folder.save_text(CURVES_FILE, "".join(orjson.dumps(line).decode() + "\n" for line in lines))
-    _draw(folder, results)
-
-
-def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
-    fitted = {name: trained for result in results for name, trained in result.fitted.items()}
-    reported = [
-        name for name, trained in fitted.items() if trained.plan.kind in AUTOENCODERS and not trained.plan.original
-    ]
+    reported = [name for name, one in fitted.items() if one.plan.kind in AUTOENCODERS and not one.plan.original]
     usages = {name: usage for result in results for name, usage in result.usages.items()}
     folder.save_figure("training_curves.png", training_curves({name: fitted[name].curve for name in reported}))
     folder.save_figure("feature_density.png", density_histogram({n: usages[n].density for n in reported}))
-    rows = [row for result in results for row in result.scores() if not fitted[row["name"]].plan.original]
-    folder.save_figure("reconstruction.png", scores_figure(rows))
-    stabilities = {f"{a} and {b}": stability for result in results for (a, b), stability in result.stabilities.items()}
-    if stabilities:
-        folder.save_figure("stability.png", stability_histogram(stabilities))
+    folder.save_figure("reconstruction.png", scores_figure([r for r in rows if not fitted[r["name"]].plan.original]))
+    pairs = {f"{a} and {b}": stability for result in results for (a, b), stability in result.stabilities.items()}
+    if pairs:
+        folder.save_figure("stability.png", stability_histogram(pairs))
 
 
 def headline(results: Sequence[Tested]) -> Table:

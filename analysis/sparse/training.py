@@ -100,63 +100,9 @@ class Parameters:
         self.decoder.copy_(functional.normalize(self.decoder, dim=1))
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What one batch gives."""
-
-    loss: torch.Tensor
-    unexplained: float  # share of the variance that the reconstruction does not explain
-    fired: torch.Tensor  # which features are active in any of the states, (F,) bool
-    active: float  # features of a state, on average
-    least: float  # smallest strength that BatchTopK kept; NaN for other kinds
-
-
-def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead: torch.Tensor) -> Step:
-    """Reconstruct a batch of states, (B, U), and return the losses.
-
-    Args:
-        states: normalised, (B, U).
-        dead: features that have not been active for long, (F,) bool; the auxiliary loss is theirs.
-    """
-    z = functional.linear(states - p.centre, p.encoder, p.encoder_bias)  # (B, F)
-    extra: torch.Tensor | float = 0.0
-    least = float("nan")
-    if kind == "topk":
-        strengths, places = z.topk(k, dim=1, sorted=False)
-        strengths = strengths.relu()
-        fired = torch.zeros(len(p.decoder), dtype=torch.bool)
-        fired[places[strengths > 0]] = True
-    else:
-        if kind == "jumprelu":
-            threshold = p.log_threshold.exp()
-            strengths = _JumpReLU.apply(z, threshold)
-            count = _Above.apply(z, threshold).sum(dim=1).mean()
-            extra = SPARSITY * (count / k - 1) ** 2
-        else:
-            strengths, least = _largest_of_batch(z.relu(), k)
-        fired = (strengths > 0).any(dim=0)
-    active = float((strengths > 0).sum()) / len(states)
-    if kind == "matryoshka":
-        loss, rebuilt = _nested_loss(states, strengths, p)
-    else:
-        rebuilt = _sum_of_rows(places, strengths, p.decoder) if kind == "topk" else strengths @ p.decoder
-        loss = _unexplained(states - p.centre - rebuilt)
-    rest = (states - p.centre - rebuilt).detach()
-    unexplained = float(_unexplained(rest))
-    revived = _reviving_loss(rest, z, dead, p, k) if dead.any() else 0.0
-    return Step(loss + extra + REVIVING * revived, unexplained, fired, active, least)
-
-
 def _sum_of_rows(places: torch.Tensor, strengths: torch.Tensor, decoder: torch.Tensor) -> torch.Tensor:
     """Add up k rows of the decoder for each state: (B, k) twice to (B, U); much less work than a full product."""
     return functional.embedding_bag(places, decoder, per_sample_weights=strengths, mode="sum")
-
-
-def _largest_of_batch(strengths: torch.Tensor, k: int) -> tuple[torch.Tensor, float]:
-    """Keep the k times B largest of a batch, (B, F), and return the smallest of them."""
-    values, _ = strengths.flatten().topk(k * len(strengths), sorted=False)
-    least = float(values.detach().min())
-    return torch.where(strengths >= max(least, _SMALLEST), strengths, 0), least
 
 
 def _nested_loss(states: torch.Tensor, strengths: torch.Tensor, p: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
@@ -188,35 +134,24 @@ def _unexplained(error: torch.Tensor) -> torch.Tensor:
 
 
 class _JumpReLU(torch.autograd.Function):
-    """z where it is above its threshold, else 0; the threshold's gradient is that of a step smoothed by a window."""
+    """z where it is above its threshold, else 0; and 1 where it is, else 0, which has no gradient of z.
+
+    The threshold's gradient is that of a step smoothed by a window.
+    """
 
     @staticmethod
-    def forward(context: Any, z: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
+    def forward(context: Any, z: torch.Tensor, threshold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         context.save_for_backward(z, threshold)
-        return torch.where(z > threshold, z, 0)
+        above = z > threshold
+        return torch.where(above, z, 0), above.to(z.dtype)
 
     @staticmethod
     def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        (gradient,) = gradients
+        gradient, of_above = gradients
         z, threshold = context.saved_tensors
         near = (z - threshold).abs() < BANDWIDTH / 2
-        return gradient * (z > threshold), -(threshold / BANDWIDTH) * (near * gradient).sum(dim=0)
-
-
-class _Above(torch.autograd.Function):
-    """1 where z is above its threshold, else 0; with the same gradient of the threshold, and none of z."""
-
-    @staticmethod
-    def forward(context: Any, z: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
-        context.save_for_backward(z, threshold)
-        return (z > threshold).to(z.dtype)
-
-    @staticmethod
-    def backward(context: Any, *gradients: torch.Tensor) -> tuple[None, torch.Tensor]:
-        (gradient,) = gradients
-        z, threshold = context.saved_tensors
-        near = (z - threshold).abs() < BANDWIDTH / 2
-        return None, -(near * gradient).sum(dim=0) / BANDWIDTH
+        smoothed = (threshold / BANDWIDTH) * (near * gradient).sum(dim=0) + (near * of_above).sum(dim=0) / BANDWIDTH
+        return gradient * (z > threshold), -smoothed
 
 
 BATCH = 512
@@ -377,20 +312,45 @@ class Training:
         dead = int(self._dead(len(states)).sum())
         return Epoch(number + 1, (number + 1) * len(states), loss, unexplained, active, dead)
 
-    def _step(self, batch: torch.Tensor, done: float, epoch: int) -> tuple[float, float, float]:
-        result = step(self.plan.kind, self.plan.k, self.p, batch, self._dead(epoch))
+    def _step(self, states: torch.Tensor, done: float, epoch: int) -> tuple[float, float, float]:
+        """Train on normalised states, (B, U); returns loss, unexplained share of the variance, and features of a state."""
+        kind, k, p, dead = self.plan.kind, self.plan.k, self.p, self._dead(epoch)
+        z = functional.linear(states - p.centre, p.encoder, p.encoder_bias)  # (B, F)
+        extra: torch.Tensor | float = 0.0
+        if kind == "topk":
+            strengths, places = z.topk(k, dim=1, sorted=False)
+            strengths = strengths.relu()
+            fired = torch.zeros(len(p.decoder), dtype=torch.bool)
+            fired[places[strengths > 0]] = True
+        else:
+            if kind == "jumprelu":
+                strengths, above = _JumpReLU.apply(z, p.log_threshold.exp())
+                extra = SPARSITY * (above.sum(dim=1).mean() / k - 1) ** 2
+            else:  # the k times B largest of the batch
+                strengths = z.relu()
+                least = float(strengths.detach().flatten().topk(k * len(states), sorted=False)[0].min())
+                strengths = torch.where(strengths >= max(least, _SMALLEST), strengths, 0)
+                before = self.threshold or least
+                self.threshold = _SMOOTHING * before + (1 - _SMOOTHING) * least
+            fired = (strengths > 0).any(dim=0)
+        active = float((strengths > 0).sum()) / len(states)
+        if kind == "matryoshka":
+            loss, rebuilt = _nested_loss(states, strengths, p)
+        else:
+            rebuilt = _sum_of_rows(places, strengths, p.decoder) if kind == "topk" else strengths @ p.decoder
+            loss = _unexplained(states - p.centre - rebuilt)
+        rest = (states - p.centre - rebuilt).detach()
+        revived = _reviving_loss(rest, z, dead, p, k) if dead.any() else 0.0
+        loss = loss + extra + REVIVING * revived
         self.optimiser.zero_grad()
-        result.loss.backward()
+        loss.backward()
         self.p.project_gradient()
         self.optimiser.param_groups[0]["lr"] = _LEARNING_RATE * _schedule(done)
         self.optimiser.step()
         self.p.normalise()
-        self.silent += len(batch)
-        self.silent[result.fired] = 0
-        if np.isfinite(result.least):
-            before = self.threshold or result.least
-            self.threshold = _SMOOTHING * before + (1 - _SMOOTHING) * result.least
-        return float(result.loss.detach()), result.unexplained, result.active
+        self.silent += len(states)
+        self.silent[fired] = 0
+        return float(loss.detach()), float(_unexplained(rest)), active
 
     def _dead(self, epoch: int) -> torch.Tensor:
         return self.silent >= min(DEAD_AFTER, epoch)

@@ -298,7 +298,7 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
     own = replace(direction("food", np.ones(UNITS)), bias=0.5)
     others = replace(own, source=replace(SOURCE, checkpoint_sha256="b" * 64))
     there = Directions(recorded.dump / "directions.safetensors", (others,))
-    assert_refuses("belongs to another checkpoint", named, "direction:food", there)
+    assert_refuses("found in another policy", named, "direction:food", there)
     target = named("direction:food", replace(there, directions=(own,)))
     cell = torch.arange(32.0).view(2, 16)
     outcome = cast(Outcome, type("Outcome", (), {"layers": {"lstm_cell": cell}}))
@@ -393,7 +393,7 @@ def test_components_are_named_and_refused(recorded: RecordedPolicy) -> None:
     assert [one.name for one in chosen_components("ic_2,ic_1", file, policy, "a" * 64)] == ["ic_2", "ic_1"]
     for text, checkpoint, message in (
         ("ic_3", "a", "holds no direction 'ic_3'"), ("food", "a", "is no state of the memory"),
-        ("ic", "b", "belongs to another checkpoint"), (",", "a", "name at least one"), ("wide", "a", "17 units"),
+        ("ic", "b", "found in another policy"), (",", "a", "name at least one"), ("wide", "a", "17 weights"),
     ):  # fmt: skip
         assert_refuses(message, chosen_components, text, file, policy, checkpoint * 64)
     states = {name: np.random.default_rng(0).normal(size=(50, UNITS)) for name in ("lstm_hidden", "lstm_cell")}
