@@ -61,9 +61,16 @@ def in_one_observation() -> tuple[Feature, ...]:
 
 def digest(seen: Observed) -> np.ndarray:
     """Return the gist of an observation: registry features, the own row, and where things are, (B, columns) float32."""
-    features = [feature.compute(seen) for feature in _known_features(seen)]
+    # Where a dump does not say how large its maps are, two features of the place cannot be told.
+    unknown = () if "map_size" in seen.metadata.environment else ("distance_to_centre", "distance_to_edge")
+    features = [feature.compute(seen) for feature in in_one_observation() if feature.name not in unknown]
     own = [seen.own_as_seen(name) for name in seen.metadata.entity_columns]
-    ways = [_way_to_material(seen, name) for name in _SOUGHT]
+    ways = []  # rows and columns to the nearest tile of each material in view, (B, 2); zeros where there is none
+    rank = np.abs(TILE_OFFSETS).max(axis=0) * 1000 + (TILE_OFFSETS**2).sum(axis=0)
+    for name in _SOUGHT:
+        there = seen.material == MATERIAL_NAMES.index(name)
+        nearest = np.where(there, rank.astype(np.int32), np.iinfo(np.int32).max).argmin(axis=1)
+        ways.append(np.where(there.any(axis=1)[:, None], TILE_OFFSETS[:, nearest].T, 0))
     others = [_way_to_entity(seen, who) for who in (seen.is_player, seen.is_npc)]
     return np.column_stack([*features, *own, *ways, *others]).astype(np.float32)
 
@@ -74,8 +81,19 @@ def whole_view(seen: Observed) -> np.ndarray:
     Materials and kinds of entities are counted in blocks of 3 x 3 tiles; the nine tiles around the agent have columns
     of their own: (B, columns) float32.
     """
-    parts = [_materials_in_blocks(seen), _materials_around(seen)]
-    parts += [_entities_in_blocks(seen, who) for who in (seen.is_player, seen.is_npc)]
+    count, cells = len(seen), _BLOCKS**2 * _MATERIALS
+    cell = _block_of(TILE_OFFSETS.T)[None] * _MATERIALS + seen.material  # (B, tiles)
+    place = np.arange(count)[:, None] * cells + cell
+    around = np.abs(TILE_OFFSETS).max(axis=0) <= 1
+    parts = [
+        np.bincount(place.ravel(), minlength=count * cells).reshape(count, cells),
+        (seen.material[:, around, None] == np.arange(_MATERIALS)).reshape(count, -1),
+    ]
+    apart = _apart(seen)
+    for who in (seen.is_player, seen.is_npc):
+        inside = who & (np.abs(apart).max(axis=1, initial=0) <= RADIUS)
+        place = seen.entity_owner[inside] * _BLOCKS**2 + _block_of(apart[inside])
+        parts.append(np.bincount(place, minlength=count * _BLOCKS**2).reshape(count, -1))
     if "task" in seen.records.columns:
         parts.append(seen.records.columns["task"])
     return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
@@ -87,20 +105,6 @@ def last_observations(gist: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
     Gists are of every tick of whole lives, (B, columns).
     """
     return np.concatenate([gist[:, :0], *(earlier(gist, lives, back) for back in range(1, ticks + 1))], axis=1)
-
-
-def _known_features(seen: Observed) -> Sequence[Feature]:
-    # Where a dump does not say how large its maps are, two features of the place cannot be told.
-    unknown = () if "map_size" in seen.metadata.environment else ("distance_to_centre", "distance_to_edge")
-    return [feature for feature in in_one_observation() if feature.name not in unknown]
-
-
-def _way_to_material(seen: Observed, name: str) -> np.ndarray:
-    """Return rows and columns to the nearest tile of a material in view, (B, 2); zeros where there is none."""
-    there = seen.material == MATERIAL_NAMES.index(name)
-    rank = np.abs(TILE_OFFSETS).max(axis=0) * 1000 + (TILE_OFFSETS**2).sum(axis=0)
-    nearest = np.where(there, rank.astype(np.int32), np.iinfo(np.int32).max).argmin(axis=1)
-    return np.where(there.any(axis=1)[:, None], TILE_OFFSETS[:, nearest].T, 0)
 
 
 def _apart(seen: Observed) -> np.ndarray:
@@ -129,25 +133,6 @@ def _block_of(rows_and_columns: np.ndarray) -> np.ndarray:
     """Return the number of the block that each place relative to the agent lies in, (N, 2) to (N,)."""
     block = (rows_and_columns + RADIUS) // _BLOCK
     return block[:, 0] * _BLOCKS + block[:, 1]
-
-
-def _materials_in_blocks(seen: Observed) -> np.ndarray:
-    cells = _BLOCKS**2 * _MATERIALS
-    cell = _block_of(TILE_OFFSETS.T)[None] * _MATERIALS + seen.material  # (B, tiles)
-    place = np.arange(len(seen))[:, None] * cells + cell
-    return np.bincount(place.ravel(), minlength=len(seen) * cells).reshape(len(seen), cells)
-
-
-def _materials_around(seen: Observed) -> np.ndarray:
-    around = np.abs(TILE_OFFSETS).max(axis=0) <= 1
-    return (seen.material[:, around, None] == np.arange(_MATERIALS)).reshape(len(seen), -1)
-
-
-def _entities_in_blocks(seen: Observed, who: np.ndarray) -> np.ndarray:
-    apart = _apart(seen)[who]
-    inside = np.abs(apart).max(axis=1, initial=0) <= RADIUS
-    place = seen.entity_owner[who][inside] * _BLOCKS**2 + _block_of(apart[inside])
-    return np.bincount(place, minlength=len(seen) * _BLOCKS**2).reshape(len(seen), -1)
 
 
 def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:
@@ -295,7 +280,11 @@ def read_probe_data(
             reservoir = Reservoir.draw(records.activations[ENCODER_OUTPUT], wanted.subsample.seed)
         if not gist and any(source.name == TRACES for source in wanted.inputs):
             gist = digest(as_seen(records.take(np.arange(1)), metadata)).shape[1]
-        kept = _thinned(seen, wanted.subsample)
+        lives = seen.lives
+        rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
+        keys = np.stack([getattr(records, name)[lives.order[lives.starts]] for name in LIFE_KEY], axis=1)
+        first = np.repeat(wanted.subsample.first_kept(keys), lives.lengths)
+        kept = lives.order[wanted.subsample.keep(rank, first)]
         computed = _computed(seen, wanted, reservoir, kept)
         for source in wanted.inputs:
             inputs.append(source.name, computed.pop(source.name))
@@ -405,14 +394,6 @@ def _bands(varying: dict[str, np.ndarray], gist: int) -> dict[str, np.ndarray]:
     constant[len(varies) - gist * len(TIME_CONSTANTS) :] = np.repeat(np.arange(len(TIME_CONSTANTS)), gist)
     choices = [np.isin(constant, (-1, number)) for number in range(len(TIME_CONSTANTS))]
     return {TRACES: np.stack([*choices, np.ones(len(varies), bool)])[:, varies].astype(np.float64)}
-
-
-def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
-    """Return the records kept, in order of lives and ticks, (kept,) int64."""
-    lives = seen.lives
-    rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
-    keys = np.stack([getattr(seen.records, name)[lives.order[lives.starts]] for name in LIFE_KEY], axis=1)
-    return lives.order[subsample.keep(rank, np.repeat(subsample.first_kept(keys), lives.lengths))]
 
 
 def _lives(identity: np.ndarray) -> Lives:

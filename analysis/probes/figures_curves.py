@@ -1,7 +1,7 @@
 """Scores as curves: against the length of a history, the ticks ahead, and the training."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -126,8 +126,7 @@ def _legend(names: Iterable[str], looks: Iterable[tuple[str, str, str]], letters
     ]
 
 
-Row = ScoreRow | IncrementRow
-Line = tuple[list[tuple[int, Row, bool]], str, str]
+Line = tuple[list[tuple[int, ScoreRow | IncrementRow, bool]], str, str]
 """Ticks ahead, row and whether its mark is filled of each point; and how the line and its marks look."""
 
 
@@ -153,13 +152,17 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
         grid = figure.subplots(2, len(curves), squeeze=False, sharex="col", sharey="row")
         for column, curve in zip(grid.T, curves, strict=True):
             for number, report in enumerate(shown):
-                lines = _score_lines(report, curve, memory, probe), _increment_lines(report, curve, memory, probe)
-                for axes, two in zip(column, lines, strict=True):
+                for axes, two in zip(column, _lines(report, curve, memory, probe), strict=True):
                     for place, line in enumerate(two):
-                        shift = _shift(2 * number + place, 2 * len(shown))
-                        _draw_points(axes, line, cluster_colour(number), shift)
+                        aside = 1 / max(2 * len(shown), _FEWEST_PLACES) * (2 * number + place + 0.5 - len(shown))
+                        _draw_points(axes, line, cluster_colour(number), _SPREAD**aside)
             column[0].set_title(curve)
-            _label(column, sorted({ticks for report in shown for ticks in _curves(report).get(curve, {})}))
+            for axes in column:
+                _log_ticks(axes, sorted({ticks for report in shown for ticks in _curves(report).get(curve, {})}))
+                axes.axhline(0, color=_INK, linewidth=0.6)
+                axes.grid(axis="y", linewidth=0.5, color="#dddddd")
+                axes.set_axisbelow(True)
+            column[-1].set_xlabel("ticks ahead")
         measure = next(t["measure"] for report in shown for t in report.targets if t["curve"] == curves[0])
         for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
             axes.set_ylabel(f"{what} ({measure})")
@@ -186,43 +189,33 @@ def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
     return curves
 
 
-def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
+def _lines(report: DumpReport, curve: str, memory: str, probe: str) -> tuple[list[Line], list[Line]]:
+    """Return scores of the memory and of the best baselines, and increments over these by what is known besides.
+
+    Increments are filled where the memory adds to every baseline.
+    """
+    places = sorted(_curves(report).get(curve, {}).items())
+    own = {row.target: row for row in report.scores if (row.input, row.probe) == (memory, probe)}
     known = [row for row in report.scores if (row.probe, row.kind) == (probe, "baseline") and row.score is not None]
     best_first = sorted(known, key=lambda row: row.score or 0.0, reverse=True)
-    return {row.target: row for row in reversed(best_first)}
-
-
-def _score_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
-    own = {row.target: row for row in report.scores if (row.input, row.probe) == (memory, probe)}
-    places = sorted(_curves(report).get(curve, {}).items())
-    return [
+    best = {row.target: row for row in reversed(best_first)}
+    scores: list[Line] = [
         ([(ticks, rows[target], True) for ticks, target in places if target in rows], line, marker)
-        for rows, line, marker in ((own, "-", "o"), (_best_baselines(report, probe), "--", "^"))
+        for rows, line, marker in ((own, "-", "o"), (best, "--", "^"))
     ]
-
-
-def _increment_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
-    """Return the increments over the best baselines, filled where the memory adds to every baseline."""
-    best = {target: row.input for target, row in _best_baselines(report, probe).items()}
-    places = sorted(_curves(report).get(curve, {}).items())
-    lines: list[Line] = []
-    for rows, line, marker in ((report.increments, "-", "o"), (report.increments_given, ":", "s")):
-        known = {
-            (row.target, row.baseline): row for row in rows
+    increments: list[Line] = []
+    for added, line, marker in ((report.increments, "-", "o"), (report.increments_given, ":", "s")):
+        over = {
+            (row.target, row.baseline): row for row in added
             if (row.memory, row.probe) == (memory, probe) and row.increment is not None
         }  # fmt: skip
-        points: list[tuple[int, Row, bool]] = [
-            (ticks, known[target, best[target]], is_found(known[target, EVERY_BASELINE]))
+        points: list[tuple[int, ScoreRow | IncrementRow, bool]] = [
+            (ticks, over[target, best[target].input], is_found(over[target, EVERY_BASELINE]))
             for ticks, target in places
-            if target in best and (target, best[target]) in known and (target, EVERY_BASELINE) in known
+            if target in best and (target, best[target].input) in over and (target, EVERY_BASELINE) in over
         ]
-        lines.append((points, line, marker))
-    return lines
-
-
-def _shift(place: int, places: int) -> float:
-    """Return what horizons are multiplied by to draw one of several lines."""
-    return _SPREAD ** (1 / max(places, _FEWEST_PLACES) * (place + 0.5 - places / 2))
+        increments.append((points, line, marker))
+    return scores, increments
 
 
 def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
@@ -240,22 +233,18 @@ def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
         axes.plot(tick, height, marker, markersize=5, markeredgecolor=colour, markerfacecolor=face)
 
 
-def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
-    for axes in column:
-        _log_ticks(axes, horizons)
-        axes.axhline(0, color=_INK, linewidth=0.6)
-        axes.grid(axis="y", linewidth=0.5, color="#dddddd")
-        axes.set_axisbelow(True)
-    column[-1].set_xlabel("ticks ahead")
-
-
 def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
     """Draw score and advantage against agent-steps trained, a colour for each training.
 
     Of many targets those are drawn whose advantage is ever the largest; one panel tells how alike layers are by CKA.
     Each report has its agent-steps; those of a training come in order.
     """
-    chosen, of_how_many = _most_advantaged(reports, memory, probe)
+    known = [
+        (row.target, row.advantage) for report in reports for row in report.advantages
+        if (row.memory, row.probe) == (memory, probe) and row.advantage is not None
+    ]  # fmt: skip
+    names, best = list(dict(known)), largest_first(known)[:_TARGETS_AT_MOST]
+    chosen, of_how_many = [name for name in names if name in best], len(names)
     trainings = list(dict.fromkeys(report.training for report in reports))
     measures = {row.target: row.measure for report in reports for row in report.advantages}
     with style():
@@ -280,18 +269,15 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
             axes.axis("off")
         lines_drawn = {line.get_linestyle() for line in grid[len(chosen)].lines}
         like_hidden = {line: other for line, other in _LIKE_HIDDEN.items() if line in lines_drawn}
-        _explain(figure, trainings, f"{probe} probe on {title_of(memory)}", len(chosen), of_how_many, like_hidden)
+        some = "all" if of_how_many else "none could be probed"
+        if len(chosen) < of_how_many:
+            some = f"the {len(chosen)} of {of_how_many} targets with the largest advantage anywhere"
+        text = f"{probe} probe on {title_of(memory)}; targets: {some}; bands: 95% intervals over worlds"
+        figure.suptitle(title("Probe scores and advantages over training", text, 120))
+        looks = [("score", "--", "."), ("advantage over the best baseline", "-", "o")]
+        looks += [(f"CKA of hidden state and {like_hidden[line]}", line, "") for line in like_hidden]
+        figure.legend(handles=_legend(trainings, looks, _LETTERS_IN_LEGEND), loc="outside lower center", ncols=3)
     return figure
-
-
-def _most_advantaged(reports: Sequence[DumpReport], memory: str, probe: str) -> tuple[list[str], int]:
-    """Return the targets to draw, in their order, and of how many they were chosen."""
-    known = [
-        (row.target, row.advantage) for report in reports for row in report.advantages
-        if (row.memory, row.probe) == (memory, probe) and row.advantage is not None
-    ]  # fmt: skip
-    names, best = list(dict(known)), largest_first(known)[:_TARGETS_AT_MOST]
-    return [name for name in names if name in best], len(names)
 
 
 def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow]], colour: str) -> None:
@@ -314,16 +300,10 @@ def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
             (r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == {_HIDDEN, other}
         ]
         _draw_line(axes, points, line, colour)
-    for report in reports:
-        _draw_line(axes, [*_earlier_selves(report)], "-.", colour)
-
-
-def _earlier_selves(report: DumpReport) -> Iterator[tuple[int, CKARow]]:
-    """Yield how like the policy are its own checkpoints that watched it, each at the checkpoint's agent-steps."""
-    for row in report.cka:
-        pair = {row.one, row.other} - {_HIDDEN}
-        if len(pair) == 1 and (watched := _WATCHED.fullmatch(pair.pop())):
-            yield int(watched[1]), row
+    for report in reports:  # how like the policy are its own checkpoints that watched it, at their agent-steps
+        others = [(row, {row.one, row.other} - {_HIDDEN}) for row in report.cka]
+        watched = [(row, _WATCHED.fullmatch(pair.pop())) for row, pair in others if len(pair) == 1]
+        _draw_line(axes, [(int(match[1]), row) for row, match in watched if match], "-.", colour)
 
 
 def _draw_line(axes: Axes, points: Sequence[tuple[int, CKARow]], line: str, colour: str) -> None:
@@ -336,15 +316,3 @@ def _label_steps(axes: Axes) -> None:
     axes.set_xlabel("agent-steps trained")
     axes.xaxis.set_major_locator(few_ticks())
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _explain(
-    figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int, like_hidden: Mapping[str, str]
-) -> None:
-    some = f"the {drawn} of {of_how_many} targets with the largest advantage anywhere" if drawn < of_how_many else "all"
-    some = some if of_how_many else "none could be probed"
-    text = f"{what}; targets: {some}; bands: 95% intervals over worlds"
-    figure.suptitle(title("Probe scores and advantages over training", text, 120))
-    looks = [("score", "--", "."), ("advantage over the best baseline", "-", "o")]
-    looks += [(f"CKA of hidden state and {other}", line, "") for line, other in like_hidden.items()]
-    figure.legend(handles=_legend(trainings, looks, _LETTERS_IN_LEGEND), loc="outside lower center", ncols=3)

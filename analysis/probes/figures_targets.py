@@ -166,17 +166,12 @@ def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -
             axes.set_ylim(tallest - 0.5, -0.5)
         legend = f"Lines: 95% intervals over worlds. Filled: above 0, false discovery rate {LEVEL:.0%} over the run."
         figure.suptitle(title(headline, f"{text} Largest first. {legend}", 125))
-        marks = [
-            Line2D([], [], marker="o", linestyle="none", color=cluster_colour(i), label=_counted(name, rows))
-            for i, (name, rows) in enumerate(effects.items())
-        ]
+        marks = []
+        for number, (name, rows) in enumerate(effects.items()):
+            found = wrapped(f"{name} ({sum(map(is_found, rows))} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
+            marks.append(Line2D([], [], marker="o", linestyle="none", color=cluster_colour(number), label=found))
         figure.legend(handles=marks, loc="outside lower center", ncols=1 if count > 1 else 2)
     return figure
-
-
-def _counted(dump: str, rows: Sequence[AdvantageRow | IncrementRow]) -> str:
-    count = sum(map(is_found, rows))
-    return wrapped(f"{dump} ({count} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
 
 
 def _draw_effects(axes: Axes, effects: Effects, names: Sequence[str], label: str) -> None:
@@ -190,7 +185,13 @@ def _draw_effects(axes: Axes, effects: Effects, names: Sequence[str], label: str
         shift = (number - (len(effects) - 1) / 2) * apart
         for row in rows:
             if row.target in names:
-                _mark(axes, row, names.index(row.target) + shift, cluster_colour(number))
+                place, colour, effect = names.index(row.target) + shift, cluster_colour(number), effect_of(row) or 0.0
+                if row.low is not None and row.high is not None:
+                    axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2, zorder=2)
+                axes.plot(
+                    np.clip(effect, -_WIDEST, _WIDEST), place, "o", markersize=4.5, markeredgecolor=colour,
+                    markerfacecolor=colour if is_found(row) else "white", zorder=3,
+                )  # fmt: skip
                 drawn += [v for v in (row.low, row.high, effect_of(row)) if v is not None]
     axes.axvline(0, color="#1a1a1a", linewidth=0.8, zorder=1)
     for place in range(1, len(names), 2):
@@ -202,12 +203,3 @@ def _draw_effects(axes: Axes, effects: Effects, names: Sequence[str], label: str
     axes.grid(axis="x", linewidth=0.5, color="#dddddd")
     axes.set_axisbelow(True)
     axes.set_xlabel(label)
-
-
-def _mark(axes: Axes, row: AdvantageRow | IncrementRow, place: float, colour: str) -> None:
-    if row.low is not None and row.high is not None:
-        axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2, zorder=2)
-    axes.plot(
-        np.clip(effect_of(row) or 0.0, -_WIDEST, _WIDEST), place, "o", markersize=4.5, markeredgecolor=colour,
-        markerfacecolor=colour if is_found(row) else "white", zorder=3,
-    )  # fmt: skip

@@ -7,7 +7,7 @@ travel to them.
 import copy
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -184,23 +184,14 @@ def why_not(target: Feature, values: np.ndarray, fold: np.ndarray) -> str | None
 _MOST_LOSSES = 3  # of workers with the same job
 
 
-@dataclass(frozen=True)
-class _Shared(Mapping[str, np.ndarray]):
+class _Shared(dict[str, Any]):
     """Arrays by name in the cluster's store, which brings each to the machines that read it."""
-
-    references: dict[str, Any]
 
     def __getitem__(self, name: str) -> np.ndarray:
         import ray
 
-        array: np.ndarray = ray.get(self.references[name])
+        array: np.ndarray = ray.get(super().__getitem__(name))
         return array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.references)
-
-    def __len__(self) -> int:
-        return len(self.references)
 
 
 def meet(address: str) -> None:

@@ -311,14 +311,25 @@ def report_dump(
         worlds_are="maps" if data.by_map else "episodes",
         inputs=tuple(source.name for source in there),
         missing=tuple(source.name for source in wanted if source.name not in data.inputs),
-        targets=tuple(map(_describe, targets, probed.reasons, known)),
+        targets=tuple(
+            {
+                "name": target.name, "unit": target.unit, "definition": target.definition, "measure": measure(target),
+                "chance": 0.5 if target.yes_or_no else 0.0, "reason": reason, "records": count, "curve": target.curve,
+                "ticks_ahead": target.ticks_ahead,
+            }
+            for target, reason, count in zip(targets, probed.reasons, known, strict=True)
+        ),
         scores=tuple(_score_rows(name, targets, {source.name: source.kind for source in there}, findings, known)),
         advantages=tuple(_advantage_rows(name, targets, probed, findings)),
         increments=tuple(_increment_rows(name, targets, findings.increments)),
-        given=tuple(_given_rows(name, targets, given)),
+        given=tuple(
+            {"dump": name, "target": target.name, "memory": memory, "part": part}
+            | {end: _known(getattr(e, end)[i]) for end in ("value", "low", "high")}
+            for memory, parts in given.items() for i, target in enumerate(targets) for part, e in parts.items()
+        ),
         cka=tuple(CKARow(name, *pair, *map(_known, numbers)) for pair, numbers in similar.items()),
         increments_given=tuple(_increment_rows(name, targets, findings.increments_given)),
-    )
+    )  # fmt: skip
 
 
 def largest_first(values: Iterable[tuple[str, float]]) -> list[str]:
@@ -348,14 +359,6 @@ def measure(target: Feature) -> str:
 def chance(targets: Sequence[Feature]) -> np.ndarray:
     """Return the scores of knowing nothing, (T,) float64."""
     return np.array([0.5 if target.yes_or_no else 0.0 for target in targets])
-
-
-def _describe(target: Feature, reason: str | None, records: int) -> dict[str, Any]:
-    return {
-        "name": target.name, "unit": target.unit, "definition": target.definition, "measure": measure(target),
-        "chance": 0.5 if target.yes_or_no else 0.0, "reason": reason, "records": records, "curve": target.curve,
-        "ticks_ahead": target.ticks_ahead,
-    }  # fmt: skip
 
 
 def _score_rows(
@@ -414,16 +417,6 @@ def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
             own: dict[str, Any] = {question: tuple(itertools.islice(tested, len(getattr(report, question))))}
             corrected[place] = replace(report, **own)
     return corrected
-
-
-def _given_rows(
-    dump: str, targets: Sequence[Feature], given: Mapping[str, Mapping[str, Estimates]]
-) -> Iterator[dict[str, str | float | None]]:  # fmt: skip
-    for memory, parts in given.items():
-        for i, target in enumerate(targets):
-            for part, e in parts.items():
-                about = {"dump": dump, "target": target.name, "memory": memory, "part": part}
-                yield about | {"value": _known(e.value[i]), "low": _known(e.low[i]), "high": _known(e.high[i])}
 
 
 def _known(value: float) -> float | None:
