@@ -83,11 +83,15 @@ def meanings(
     same_sign = np.sign(given_time[feature, best]) == np.sign(chosen[feature, best])
     active = strengths.copy()
     active.data = (active.data > 0).astype(np.float64)
-    count = strengths.shape[0]
+    count, inside = strengths.shape[0], np.asarray(active.sum(axis=0)).ravel()
+    pairs = (inside * (count - inside))[:, None]
+    ranks = np.column_stack([rankdata(column) for column in behaviours.values.T])
+    wins = active.T @ ranks - (inside * (inside + 1) / 2)[:, None]
+    auc = np.divide(wins, pairs, out=np.full(wins.shape, 0.5), where=pairs > 0)
     return Meanings(
         best=best, correlation=correlation, given_time=given_time,
-        auc=_aucs(active, behaviours.values), p=p, q=q, described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
-        density=np.asarray(active.sum(axis=0)).ravel() / count, by_age=_by_age(active, behaviours),
+        auc=auc, p=p, q=q, described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
+        density=inside / count, by_age=_by_age(active, behaviours),
         strongest=strengths.max(axis=0).toarray().ravel(),
     )  # fmt: skip
 
@@ -144,15 +148,6 @@ def correlations(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     return np.divide(strengths.T @ centred / count, spread, out=np.zeros_like(spread), where=spread > _TINY)
 
 
-def _aucs(active: sparse.csr_array, values: np.ndarray) -> np.ndarray:
-    ranks = np.column_stack([rankdata(column) for column in values.T])
-    inside = np.asarray(active.sum(axis=0)).ravel()[:, None]
-    outside = len(values) - inside
-    pairs = inside * outside
-    wins = active.T @ ranks - inside * (inside + 1) / 2
-    return np.divide(wins, pairs, out=np.full(wins.shape, 0.5), where=pairs > 0)
-
-
 def _by_age(active: sparse.csr_array, behaviours: Behaviours) -> np.ndarray:
     """Return the share of records in which features are active, for each part of a life, (F, AGE_BINS)."""
     lives = behaviours.states.lives
@@ -178,19 +173,26 @@ def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]
     """Return one or two sentences on when a feature is active and what it goes with."""
     if meanings.density[number] == 0:
         return "It is never active in the test episodes."
-    when = f"Active in {share_text(float(meanings.density[number]))} of ticks{_in_life(meanings.by_age[number])}."
-    best = int(meanings.best[number])
-    behaviour = behaviours[best]
+    by_age = meanings.by_age[number]
+    thirds = np.array([part.mean() for part in np.array_split(by_age, 3)])
+    most = int(thirds.argmax())
+    clear = not thirds[most] < _CONCENTRATED * np.delete(thirds, most).mean()
+    where = f", mostly in the {('first', 'second', 'last')[most]} third of lives" if clear else ""
+    when = f"Active in {share_text(float(meanings.density[number]))} of ticks{where}."
+    best, q = int(meanings.best[number]), meanings.q[number]
+    behaviour, q_text = behaviours[best], f"{q:.3f}" if q >= 0.001 else "below 0.001"
     r, given, auc = (measure[number, best] for measure in (meanings.correlation, meanings.given_time, meanings.auc))
-    q = meanings.q[number]
     if not meanings.described[number]:
-        reason = _reason(q, min(abs(r), abs(given)))
+        reason = f"does so no more than chance would (q {q_text})"
+        if not np.isfinite(q):
+            reason = "varies in too few of the lives in which the feature is active"
+        elif min(abs(r), abs(given)) < WEAKEST:
+            reason = f"has a correlation below {WEAKEST:g}"
         return f"{when} It goes with none of the {len(behaviours)} behaviours: the best, {behaviour.name}, {reason}."
-    size = abs(r)
-    how = "strongly" if size >= _STRONG else "moderately" if size >= _MODERATE else "weakly"
+    how = "strongly" if abs(r) >= _STRONG else "moderately" if abs(r) >= _MODERATE else "weakly"
     return (
         f"{when} It goes {how} with {_phrase(behaviour, r)} (r {r:+.2f}, AUC {auc:.2f}), also at the same tick and age "
-        f"(r {given:+.2f}, q {_q(q)})."
+        f"(r {given:+.2f}, q {q_text})."
     )
 
 
@@ -198,29 +200,6 @@ def _phrase(behaviour: Feature, r: float) -> str:
     if behaviour.unit == YES_OR_NO:
         return behaviour.name if r > 0 else f"not {behaviour.name}"
     return f"{'high' if r > 0 else 'low'} {behaviour.name}"
-
-
-def _reason(q: float, size: float) -> str:
-    if not np.isfinite(q):
-        return "varies in too few of the lives in which the feature is active"
-    if size < WEAKEST:
-        return f"has a correlation below {WEAKEST:g}"
-    return f"does so no more than chance would (q {_q(q)})"
-
-
-def _q(q: float) -> str:
-    return f"{q:.3f}" if q >= 0.001 else "below 0.001"
-
-
-def _in_life(by_age: np.ndarray) -> str:
-    """Say in which third of lives it is most active, if that is clear."""
-    thirds = np.array([part.mean() for part in np.array_split(by_age, 3)])
-    most = int(thirds.argmax())
-    rest = np.delete(thirds, most).mean()
-    assert len(by_age) == AGE_BINS
-    if thirds[most] < _CONCENTRATED * rest:
-        return ""
-    return f", mostly in the {('first', 'second', 'last')[most]} third of lives"
 
 
 def top_records(
@@ -265,7 +244,17 @@ def feature_cards(
     """
     alive = np.flatnonzero(meanings.density > 0)
     feature, record = top_records(strengths, behaviours, alive)
-    seen = _observed(folder, metadata, episodes, record, behaviours, progress)
+    columns = own_truth_columns(metadata)
+    gathering = Gathering(
+        metadata, select(folder, metadata, layers=[], columns=columns, leave_out=["tables"]), len(record)
+    )  # fmt: skip
+    for done, episode in enumerate(episodes, start=1):
+        records = read_dump(folder, layers=[], columns=columns, leave_out=["tables"], episodes=[episode])
+        first = int(np.argmax(behaviours.states.episodes == episode))
+        inside = (record >= first) & (record < first + len(records))
+        gathering.add(records.take(record[inside] - first))
+        progress(done / len(episodes))
+    seen = Observed(gathering.finish(), metadata)
     place = np.zeros(strengths.shape[1], np.int64)
     place[alive] = np.arange(len(alive))
     tables = {
@@ -313,24 +302,6 @@ def _columns(meanings: Meanings, alive: np.ndarray, more_columns: Mapping[str, n
         "given": meanings.given_time[alive, best], "auc": meanings.auc[alive, best], "q": meanings.q[alive],
         "described": meanings.described[alive].astype(np.uint8), **{name: more_columns[name][alive] for name in BESIDE},
     }  # fmt: skip
-
-
-def _observed(
-    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], record: np.ndarray, behaviours: Behaviours,
-    progress: Progress,
-) -> Observed:  # fmt: skip
-    """Read what the agents saw in the top records."""
-    columns = own_truth_columns(metadata)
-    wanted = select(folder, metadata, layers=[], columns=columns, leave_out=["tables"])
-    gathering = Gathering(metadata, wanted, len(record))
-    of_record = behaviours.states.episodes
-    for number, episode in enumerate(episodes):
-        records = read_dump(folder, layers=[], columns=columns, leave_out=["tables"], episodes=[episode])
-        first = int(np.argmax(of_record == episode))
-        inside = (record >= first) & (record < first + len(records))
-        gathering.add(records.take(record[inside] - first))
-        progress((number + 1) / len(episodes))
-    return Observed(gathering.finish(), metadata)
 
 
 def _traces(

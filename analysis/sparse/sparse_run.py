@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from activation_store.recording import check_recorded
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
 from analysis.runs.record_limit import check_fits, note
-from analysis.runs.run_folder import RunFolder, refuse_existing_run
+from analysis.runs.run_folder import RunFolder, plain, refuse_existing_run
 from analysis.sparse import describing, outputs
 from analysis.sparse.fitting import GAUSSIAN, Fitted, claim, fit, floor_plans, plans
 from analysis.sparse.outputs import Tested, matched, stability
@@ -110,7 +109,7 @@ def _tested(
     with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
         states = read_states(settings.dump, layer, split.train, show)
     check_enough(settings.dump, len(states), max(plan.features for plan in wanted))
-    with mirrored(settings.tracking, settings.run_folder.name, _plain(settings), settings.output_dir) as mirror:
+    with mirrored(settings.tracking, settings.run_folder.name, plain(settings), settings.output_dir) as mirror:
 
         def log(name: str, epoch: Epoch) -> None:
             mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})
@@ -167,13 +166,9 @@ def _source(settings: SparseSettings, metadata: DumpMetadata, states: SparseStat
 def _described(settings: SparseSettings, split: Split) -> dict[str, Any]:
     """What decides the results: the arguments, the dump and the episodes."""
     return {
-        "arguments": {name: value for name, value in _plain(settings).items() if name not in _NOT_SETTINGS},
+        "arguments": {name: value for name, value in plain(settings).items() if name not in _NOT_SETTINGS},
         "seed": settings.seed,
         "dump_sha256": sha256(settings.dump / METADATA_FILE),
         "train": list(split.train),
         "test": list(split.test),
     }
-
-
-def _plain(settings: SparseSettings) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(settings).items()}

@@ -362,18 +362,14 @@ def _measured(
     """Return how value and action change if states of some records are moved, (R,) and (R, U) to (2, R)."""
     changes = []
     for place, move in zip(rows.split(_REMOVED_TOGETHER), moves.split(_REMOVED_TOGETHER), strict=True):
-        some = tick[0].take(place), tick[1].take(place), tick[2][place]
-        plain = _outputs(policy, layer, some, None)
-        changes.append(_outputs(policy, layer, some, move) - plain)
+        seen, before, action = tick[0].take(place), tick[1].take(place), tick[2][place]
+        outputs = []
+        for hooks in ({}, {layer: move.add}):
+            with policy.hooked(hooks):
+                distribution, value, _ = policy(seen, before)
+            outputs.append(torch.stack([value, distribution.log_probability(action).sum(dim=1)]).double())
+        changes.append(outputs[1] - outputs[0])
     return torch.cat(changes, dim=1)
-
-
-def _outputs(policy: RecurrentPolicy, layer: str, tick: _Tick, move: torch.Tensor | None) -> torch.Tensor:
-    seen, before, action = tick
-    hooks = {} if move is None else {layer: lambda states: states + move}
-    with policy.hooked(hooks):
-        distribution, value, _ = policy(seen, before)
-    return torch.stack([value, distribution.log_probability(action).sum(dim=1)]).double()
 
 
 def _correlation(sums: np.ndarray) -> np.ndarray:

@@ -161,23 +161,14 @@ def read_behaviours(
         states.append(states_of(records, layer))
         values.append(feature_matrix(records, metadata, features).astype(np.float32))
         progress((number + 1) / len(episodes))
-    joined = _joined(states)
-    matrix = np.concatenate(values)
-    tick = joined.places["tick"]
+    places = {name: np.concatenate([part.places[name] for part in states]) for name in states[0].places}
+    joined = SparseStates(np.concatenate([part.values for part in states]), places, lives_at(places))
+    matrix, tick = np.concatenate(values), places["tick"]
     age = age_of(tick, joined.lives)
     rest = np.empty_like(matrix)
     for start in range(0, matrix.shape[1], _TOGETHER):  # a few at a time: doubles take memory
         some = slice(start, start + _TOGETHER)
-        rest[:, some] = _rest(matrix[:, some].astype(np.float64), tick, age)
+        doubles = matrix[:, some].astype(np.float64)
+        left, spread = doubles - time_course(doubles, tick, age).explained(tick, age), doubles.std(axis=0)
+        rest[:, some] = np.where(spread > 0, left / np.where(spread > 0, spread, 1), 0)
     return Behaviours(joined, matrix, rest, age)
-
-
-def _rest(values: np.ndarray, tick: np.ndarray, age: np.ndarray) -> np.ndarray:
-    spread = values.std(axis=0)
-    rest = values - time_course(values, tick, age).explained(tick, age)
-    return np.where(spread > 0, rest / np.where(spread > 0, spread, 1), 0)
-
-
-def _joined(parts: Sequence[SparseStates]) -> SparseStates:
-    places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
-    return SparseStates(np.concatenate([part.values for part in parts]), places, lives_at(places))

@@ -313,7 +313,7 @@ class Training:
         return Epoch(number + 1, (number + 1) * len(states), loss, unexplained, active, dead)
 
     def _step(self, states: torch.Tensor, done: float, epoch: int) -> tuple[float, float, float]:
-        """Train on normalised states, (B, U); returns loss, unexplained share of the variance, and features of a state."""
+        """Train on normalised states, (B, U); returns loss, unexplained share of variance, and features of a state."""
         kind, k, p, dead = self.plan.kind, self.plan.k, self.p, self._dead(epoch)
         z = functional.linear(states - p.centre, p.encoder, p.encoder_bias)  # (B, F)
         extra: torch.Tensor | float = 0.0
