@@ -66,12 +66,6 @@ class Attributions:
         totals[:, 0, 5] = np.abs(self.memory).sum(axis=1)
         return totals
 
-    def distance_to(self, material: int) -> np.ndarray:
-        """Return the tiles to the nearest tile of a material, a diagonal step counting as one, (N,); inf if none."""
-        side = round(self.material.shape[1] ** 0.5)
-        away = np.abs(np.indices((side, side)) - side // 2).max(axis=0).ravel()
-        return np.where(self.material == material, away, np.inf).min(axis=1)
-
     def by_material(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sum the present tick's attributions of tiles by material, in each state.
 
@@ -131,13 +125,24 @@ def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> lis
             f"Of what is attributed to the memory before the window: hidden states {hidden / (hidden + cell):.1%}, "
             f"cell states {cell / (hidden + cell):.1%}",
         ]
-    lines += component_lines(maps, seed)
+    if maps.component_names:
+        lines += [
+            "",
+            "Components of the memory before the window, relative to their mean in these samples: mean size of their "
+            "attribution, and mean with 95% interval over samples:",
+            *(
+                f"  {name}: size {size:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to {mean.high:+.2g})"
+                for name, size, mean in components_by_size(maps, seed)
+            ),
+        ]
     if maps.task.shape[1] > 1:
         by_tick = sizes[:, ::-1, :5].sum(axis=(0, 2))
         shares = ", ".join(f"{lag}: {amount / by_tick.sum():.1%}" for lag, amount in enumerate(by_tick))
         lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {shares}"]
     lines += ["", *material_lines(maps, np.ones(len(maps), bool), "all states")]
-    away = maps.distance_to(WATER)
+    side = round(maps.material.shape[1] ** 0.5)
+    steps = np.abs(np.indices((side, side)) - side // 2).max(axis=0).ravel()  # diagonal ones count as one
+    away = np.where(maps.material == WATER, steps, np.inf).min(axis=1)  # (N,), inf without water in view
     for inside, text in (
         (~np.isfinite(away), "states without water in view"),
         (np.isfinite(away) & (away > NEAR), f"states with water in view, more than {NEAR} tiles away"),
@@ -169,20 +174,6 @@ def part_shares(maps: Attributions, seed: int) -> list[dict[str, object]]:
                 {"part": part, "ticks_ago": ticks_ago, "share": share.value, "low": share.low, "high": share.high}
             )
     return rows
-
-
-def component_lines(maps: Attributions, seed: int) -> list[str]:
-    """Return what is attributed to each component of the memory, largest first; nothing without components."""
-    if not maps.component_names:
-        return []
-    lines = [
-        "",
-        "Components of the memory before the window, relative to their mean in these samples: mean size of their "
-        "attribution, and mean with 95% interval over samples:",
-    ]
-    for name, size, mean in components_by_size(maps, seed):
-        lines.append(f"  {name}: size {size:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to {mean.high:+.2g})")
-    return lines
 
 
 def components_by_size(maps: Attributions, seed: int) -> list[tuple[str, float, Estimate]]:

@@ -90,7 +90,10 @@ def _maps(
     features = policy.policy.entity_features
     assert isinstance(features, RowFeatures)
     entities, own = attributions["entities"].detach(), attributions["own"].detach()
-    is_self = _own_places(windows.observation).unflatten(0, (len(windows), -1))  # (N, T, most entities)
+    observation, rows = windows.observation, windows.observation.entity
+    is_self = torch.zeros(len(observation), rows.most, dtype=torch.bool)
+    is_self[rows.owner, rows.place] = rows.values[:, 0] == observation.agent_id[rows.owner]
+    is_self = is_self.unflatten(0, (len(windows), -1))  # (N, T, most entities)
     own = own + (entities * is_self.unsqueeze(3)).sum(dim=2)  # an agent's own row is among the entities too
     memory = [attributions[name].detach() for name in MEMORY if name in attributions]
     nothing = torch.zeros(len(windows), 0)
@@ -104,14 +107,6 @@ def _maps(
         "components": attributions[COMPONENTS].detach() if COMPONENTS in attributions else nothing,
         "error": error, "change": change.detach(),
     }  # fmt: skip
-
-
-def _own_places(observation: PackedObservation) -> torch.Tensor:
-    """Return which of each agent's entity rows is its own, (B, most entities) bool."""
-    rows = observation.entity
-    mask = torch.zeros(len(observation), rows.most, dtype=torch.bool)
-    mask[rows.owner, rows.place] = rows.values[:, 0] == observation.agent_id[rows.owner]
-    return mask
 
 
 def counterfactual_materials(material: torch.Tensor, materials: int) -> torch.Tensor:

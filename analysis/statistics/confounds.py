@@ -216,7 +216,14 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
     shifts: Iterator[ShiftedSums] | None = None
     if not _constant_in_lives(variable, lives):
         shifts = shifted_sums(one_hot(variable.category), labels, lives, settings.permutations, settings.seed)
-    shares, joint = _shares(labels, lives), _by_life(variable.category, lives)
+    # Which share of each life's records has each label, (C, L): most lives lack most labels.
+    pair, records = np.unique(lives.index * count + labels, return_counts=True)
+    life = pair // count
+    shares = sparse.csr_array(
+        ((records / lives.lengths[life]).astype(np.float32), (pair % count, life)), shape=(count, len(lives))
+    )  # fmt: skip
+    joint = np.bincount(lives.index * len(whole) + variable.category, minlength=len(lives) * len(whole))
+    joint = joint.reshape(len(lives), len(whole)).astype(np.float32)
     receivers = _receivers(lives, settings)
     # A few labels at a time: all permutations of thousands of clusters at once would fill the memory.
     at_once = max(1, _COUNTS_AT_ONCE // (draws * len(whole)))
@@ -229,21 +236,19 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
             informative[i] = sums.informative.max()
         np.maximum(counts, 0, out=counts)
         nats[:, some], sizes[:, some] = information(counts, whole), counts.sum(axis=2)
-    p, p_overall = information_p(between[0], between[1:]), _p_of(_mutual(between, between_sizes))
+    overall = _mutual(between, between_sizes)
+    p, p_overall = information_p(between[0], between[1:]), information_p(overall[0], overall[1:])
     testable = informative >= FEWEST_LIVES
     if testable.any():
         p = np.where(testable, _smaller(p, information_p(score[0], score[1:])), p)
-        p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
-    return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall)
+        total = score.sum(axis=1)
+        p_overall = _smaller(p_overall, information_p(total[0], total[1:]))
+    return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, float(p_overall))
 
 
 def _mutual(nats: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return the mutual information of labels, (M + 1,), of what each adds and its records, (M + 1, C) each."""
     return (nats * sizes).sum(axis=1) / sizes.sum(axis=1)
-
-
-def _p_of(values: np.ndarray) -> float:
-    return float(information_p(values[0], values[1:]))
 
 
 def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -268,15 +273,6 @@ def _exchanged(shares: sparse.csr_array, joint: np.ndarray, receivers: np.ndarra
     return result
 
 
-def _shares(labels: np.ndarray, lives: Lives) -> sparse.csr_array:
-    """Return which share of each life's records has each label, (labels, L) float32; most lives lack most labels."""
-    count = labels.max() + 1
-    pair, records = np.unique(lives.index * count + labels, return_counts=True)
-    life = pair // count
-    shares = (records / lives.lengths[life]).astype(np.float32)
-    return sparse.csr_array((shares, (pair % count, life)), shape=(count, len(lives)))
-
-
 def _receivers(lives: Lives, settings: Inference) -> np.ndarray:
     """Return who gets each life's shares: first itself, then lives of similar length, (M + 1, L).
 
@@ -290,12 +286,6 @@ def _receivers(lives: Lives, settings: Inference) -> np.ndarray:
     for receiver in receivers[1:]:
         receiver[by_length[np.argsort(group + rng.random(len(lives)))]] = by_length
     return receivers
-
-
-def _by_life(category: np.ndarray, lives: Lives) -> np.ndarray:
-    categories = category.max() + 1
-    counts = np.bincount(lives.index * categories + category, minlength=len(lives) * categories)
-    return counts.reshape(len(lives), categories).astype(np.float32)
 
 
 def _constant_in_lives(variable: Variable, lives: Lives) -> bool:
@@ -319,7 +309,10 @@ def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, set
         of_lives.append(information(counts, alike))
         mutual.append(_mutual(of_records[-1][None], counts.sum(axis=1)[None])[0])
     sizes = np.bincount(labels)
-    most_of_lives = np.array([_most_in_few_lives(size, lives) for size in sizes])
+    # The most that as many records can differ from all lives alike: if they fill the longest lives.
+    lengths = np.sort(lives.lengths)[::-1]
+    filled = np.clip(sizes[:, None] - (np.cumsum(lengths) - lengths), 0, lengths)
+    most_of_lives = information(filled, alike)
     pairs = (np.array(of_records), most_possible(sizes, lives.lengths)), (np.array(of_lives), most_of_lives)
     lesser = _excess(*pairs[0]) <= _excess(*pairs[1])
     nats = np.where(lesser, pairs[0][0], pairs[1][0])
@@ -331,13 +324,6 @@ def _excess(nats: np.ndarray, possible: np.ndarray) -> np.ndarray:
     """Return how far the first row exceeds the mean of the others, of what is possible beyond that mean, (C,)."""
     chance = nats[1:].mean(axis=0)
     return (nats[0] - chance) / np.maximum(possible - chance, np.finfo(float).tiny)
-
-
-def _most_in_few_lives(size: int, lives: Lives) -> float:
-    """Return the divergence from all lives alike of so many records that fill the longest lives, in nats."""
-    lengths = np.sort(lives.lengths)[::-1]
-    filled = np.clip(size - (np.cumsum(lengths) - lengths), 0, lengths)
-    return float(information(filled, np.ones(len(lives))))
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:

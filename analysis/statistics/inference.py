@@ -92,7 +92,12 @@ def ratio_p(observed: np.ndarray, null: np.ndarray, lives: np.ndarray, effective
     from scipy import stats
 
     freedom = np.maximum(effective - 1, 1)
-    return _with_tail(observed, null, lambda ratio: stats.t.sf(_t(ratio, lives), freedom))
+
+    def beyond(ratio: np.ndarray) -> np.ndarray:
+        room = np.maximum(lives - ratio**2, 1e-12)
+        return stats.t.sf(ratio * np.sqrt(np.maximum(lives - 1, 0) / room), freedom)
+
+    return _with_tail(observed, null, beyond)
 
 
 def information_p(observed: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -121,9 +126,3 @@ def _with_tail(observed: np.ndarray, null: np.ndarray, beyond: Callable[[np.ndar
         tail = (1 + _RANK) / (1 + len(null)) * beyond(observed) / beyond(rank)
     further = (observed > rank * (1 + _RELATIVE_ROUNDING)) & np.isfinite(tail)
     return np.where(further, np.maximum(tail, np.finfo(float).tiny), p)
-
-
-def _t(ratio: np.ndarray, lives: np.ndarray) -> np.ndarray:
-    """Turn sums over roots of sums of squares of n shares into the one-sample t-statistic of the shares."""
-    room = np.maximum(lives - ratio**2, 1e-12)
-    return ratio * np.sqrt(np.maximum(lives - 1, 0) / room)

@@ -184,7 +184,9 @@ def bootstrap_stability(
         again = method.cluster(points[records], len(records) / len(points))
         agreement.append(_agreement(labels[records], again))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
-    return tuple(agreement), _mean_of_known(np.array(overlaps))
+    known = np.isfinite(overlaps)
+    with np.errstate(invalid="ignore"):
+        return tuple(agreement), np.where(known, overlaps, 0).sum(axis=0) / known.sum(axis=0)
 
 
 def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
@@ -225,12 +227,6 @@ def best_overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.nd
     return np.where(np.isin(np.arange(clusters), labels), best, np.nan)
 
 
-def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    known = np.isfinite(values)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, values, 0).sum(axis=0) / known.sum(axis=0)
-
-
 def gaussian_surrogate(values: np.ndarray, lives: Lives, rng: np.random.Generator) -> np.ndarray:
     """Draw states that have the covariance and the autocorrelation of recorded ones, and nothing else of them.
 
@@ -242,7 +238,9 @@ def gaussian_surrogate(values: np.ndarray, lives: Lives, rng: np.random.Generato
     about h in the mean length of a life. Values are (B, U) of any real type; drawn are (B, U) float32 if they are, else
     float64, in the same order.
     """
-    laid = _end_to_end(lives, rng)
+    place = np.empty(len(lives), np.int64)
+    place[rng.permutation(len(lives))] = np.arange(len(lives))
+    laid = lives.order[np.argsort(place[lives.index_in_order], kind="stable")]
     count = len(laid)
     angles = rng.uniform(0, 2 * np.pi, count // 2 + 1)
     angles[0] = 0.0  # the mean
@@ -271,10 +269,3 @@ def above_floor(values: np.ndarray, floor: np.ndarray) -> np.ndarray:
         return np.full(len(values), np.nan)
     as_high = len(known) - np.searchsorted(known, values, side="left")
     return false_discovery(np.where(np.isfinite(values), (1 + as_high) / (1 + len(known)), np.nan))
-
-
-def _end_to_end(lives: Lives, rng: np.random.Generator) -> np.ndarray:
-    """Return the records life after life, the lives in random order, (B,) int64."""
-    place = np.empty(len(lives), np.int64)
-    place[rng.permutation(len(lives))] = np.arange(len(lives))
-    return lives.order[np.argsort(place[lives.index_in_order], kind="stable")]
