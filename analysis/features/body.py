@@ -45,10 +45,6 @@ def _visible_entities(seen: Observed) -> np.ndarray:
     return seen.records.entity.counts - observed.count(seen.is_self, seen.entity_owner, len(seen))
 
 
-def _visible_players(seen: Observed) -> np.ndarray:
-    return _visible_entities(seen) - _visible_npcs(seen)
-
-
 def in_combat(seen: Observed) -> np.ndarray:
     """Return where the agent hit or was hit recently enough to count as in combat in the game, (B,) bool."""
     latest = seen.own("latest_combat_tick").astype(np.int64)
@@ -56,17 +52,17 @@ def in_combat(seen: Observed) -> np.ndarray:
     return (latest > 0) & (seen.records.tick - latest < seen.metadata.combat_status_ticks)
 
 
-def _is_trading(seen: Observed) -> np.ndarray:
-    one_is_enough = ("Buy.MarketItem", "Sell.InventoryItem", "GiveGold.Target")
-    return np.logical_or.reduce([is_giving_item(seen), *(seen.chose(head) for head in one_is_enough)])
-
+_TRADES = ("Buy.MarketItem", "Sell.InventoryItem", "GiveGold.Target")
 
 BASICS = (
     Feature(
         "n_visible_entities", "entities", "Players and NPCs in view, excluding the agent itself.", _visible_entities
     ),
     Feature("n_visible_npcs", "NPCs", "NPCs in view.", _visible_npcs),
-    Feature("n_visible_players", "players", "Players in view, excluding the agent itself.", _visible_players),
+    Feature(
+        "n_visible_players", "players", "Players in view, excluding the agent itself.",
+        lambda seen: _visible_entities(seen) - _visible_npcs(seen),
+    ),
     Feature("self_health", "points", "The agent's own health, 0 to 100.", own("health")),
     Feature("self_food", "points", "The agent's own food, 0 to 100.", own("food")),
     Feature("self_water", "points", "The agent's own water, 0 to 100.", own("water")),
@@ -85,7 +81,7 @@ BASICS = (
     Feature("is_attacking", YES_OR_NO, "The agent chose a target to attack.", chose("Attack.Target")),
     Feature(
         "is_trading", YES_OR_NO, "The agent chose to buy, to sell, to give gold, or to give an item to someone.",
-        _is_trading,
+        lambda seen: np.logical_or.reduce([is_giving_item(seen), *map(seen.chose, _TRADES)]),
     ),
 )  # fmt: skip
 
@@ -161,11 +157,6 @@ def _position(seen: Observed) -> np.ndarray:
     return np.stack([seen.own("row"), seen.own("col")]).astype(np.int64)
 
 
-def _distance_to_centre(seen: Observed) -> np.ndarray:
-    centre = (_map_size(seen) + 2 * MAP_BORDER) // 2
-    return np.abs(_position(seen) - centre).max(axis=0)
-
-
 def _distance_to_edge(seen: Observed) -> np.ndarray:
     inside = _position(seen) - MAP_BORDER
     return np.minimum(inside, _map_size(seen) - 1 - inside).min(axis=0)
@@ -176,7 +167,7 @@ PLACE = (
     Feature("self_col", "tiles", "The agent's column on the map, including the 16 columns of the border.", own("col")),
     Feature(
         "distance_to_centre", "tiles", "Tiles to the centre of the map, counting a diagonal step as one.",
-        _distance_to_centre,
+        lambda seen: np.abs(_position(seen) - (_map_size(seen) + 2 * MAP_BORDER) // 2).max(axis=0),
     ),
     Feature(
         "distance_to_edge", "tiles", "Tiles to the nearest outermost row or column of the map, excluding the border.",
@@ -212,10 +203,6 @@ def _total(which: Which, *columns: str) -> Compute:
         return observed.total(values, seen.item_owner[rows], len(seen))
 
     return compute
-
-
-def _fullness(seen: Observed) -> np.ndarray:
-    return seen.records.inventory.counts / seen.noop("Use.InventoryItem")  # the no-op follows one option per slot
 
 
 BELONGINGS = (
@@ -257,7 +244,10 @@ BELONGINGS = (
         "n_listed_items", "items", "The agent's items that are for sale on the market.",
         _count(lambda seen: seen.item("listed_price") != 0),
     ),
-    Feature("inventory_fullness", "share", "Share of the inventory's slots that are in use.", _fullness),
+    Feature(
+        "inventory_fullness", "share", "Share of the inventory's slots that are in use.",
+        lambda seen: seen.records.inventory.counts / seen.noop("Use.InventoryItem"),  # it follows one option per slot
+    ),
 )  # fmt: skip
 
 

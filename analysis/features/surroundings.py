@@ -144,14 +144,6 @@ def _is_beside(*names: str) -> Compute:
     return lambda seen: np.count_nonzero(_made_of(seen.material[:, _NEIGHBOURS], names), axis=1) > 0
 
 
-def _walkable_share(seen: Observed) -> np.ndarray:
-    return 1 - np.count_nonzero(_made_of(seen.material, IMPASSABLE), axis=1) / TILES_IN_VIEW
-
-
-def _open_sides(seen: Observed) -> np.ndarray:
-    return len(_NEIGHBOURS) - np.count_nonzero(_made_of(seen.material[:, _NEIGHBOURS], IMPASSABLE), axis=1)
-
-
 _VIEW = (
     Feature("distance_to_water", "tiles", _nearest("water tile (not ocean or fish)"), _tiles_away("water")),
     Feature("distance_to_foilage", "tiles", _nearest("foilage tile (food)"), _tiles_away("foilage")),
@@ -160,8 +152,14 @@ _VIEW = (
     Feature("n_water_tiles", "tiles", "Water tiles in view.", _tiles("water")),
     Feature("n_foilage_tiles", "tiles", "Foilage tiles (food) in view.", _tiles("foilage")),
     Feature("n_resource_tiles", "tiles", "Ore, tree, crystal, herb and fish tiles in view.", _tiles(*GIVES_ITEMS)),
-    Feature("walkable_share", "share", "Share of the 225 tiles in view that can be walked on.", _walkable_share),
-    Feature("n_open_sides", "sides", "Number of the four tiles beside the agent that can be walked on.", _open_sides),
+    Feature(
+        "walkable_share", "share", "Share of the 225 tiles in view that can be walked on.",
+        lambda seen: 1 - np.count_nonzero(_made_of(seen.material, IMPASSABLE), axis=1) / TILES_IN_VIEW,
+    ),
+    Feature(
+        "n_open_sides", "sides", "Number of the four tiles beside the agent that can be walked on.",
+        lambda seen: 4 - np.count_nonzero(_made_of(seen.material[:, _NEIGHBOURS], IMPASSABLE), axis=1),
+    ),
     Feature(
         "is_beside_water", YES_OR_NO, "A water tile is directly north, south, east or west of the agent, so it drinks.",
         _is_beside("water"),
