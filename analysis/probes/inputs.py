@@ -57,22 +57,6 @@ _HISTORY = re.compile(rf"{HISTORY}_(\d+)")
 _CHECKPOINT = re.compile(rf"steps_(\d+)_({LSTM_HIDDEN}|{LSTM_CELL})")
 
 
-def history(observations: int) -> Input:
-    """Return the input of the present observation and a digest of those before it, so many in all."""
-    return Input(f"{HISTORY}_{observations}", "baseline", f"last {observations} observations", (), observations)
-
-
-def checkpoint(name: str) -> Input | None:
-    """Return the input of a checkpoint's memory that watched (`--shadow-networks`), by the name of its layer.
-
-    It is a baseline: the memory of the same network with less training, on the same episodes. None for other names.
-    """
-    if not (match := _CHECKPOINT.fullmatch(name)):
-        return None
-    state = "hidden state" if match[2] == LSTM_HIDDEN else "cell state"
-    return Input(name, "baseline", f"{state} after {int(match[1]):,} steps", (name,))
-
-
 _MEMORIES = (
     Input(LSTM_HIDDEN, "memory", "hidden state", (LSTM_HIDDEN,)),
     Input(LSTM_CELL, "memory", "cell state", (LSTM_CELL,)),
@@ -88,11 +72,25 @@ _BASELINES = (
     Input(RESERVOIR, "baseline", "reservoir on encoder", (ENCODER_OUTPUT,)),
     Input(UNTRAINED, "baseline", "untrained memory", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
 )
-_TITLES = {source.name: source.title for source in (*_MEMORIES, *_BASELINES)}
-NAMES = tuple(_TITLES)
+_KNOWN = {source.name: source for source in (*_MEMORIES, *_BASELINES)}
+NAMES = tuple(_KNOWN)
 """What `--inputs` takes, in the order of tables."""
 
 MEMORIES = tuple(source.name for source in _MEMORIES)
+
+
+def input_named(name: str) -> Input:
+    """Return the input of a name: one of `NAMES`, history_N or a checkpoint's layer such as steps_750000_lstm_cell.
+
+    The memory of a checkpoint that watched (`--shadow-networks`) is a baseline: that of the same network with less
+    training, on the same episodes. A history is the present observation and a digest of those before it, N in all.
+    """
+    if past := _HISTORY.fullmatch(name):
+        return Input(name, "baseline", f"last {past[1]} observations", (), int(past[1]))
+    if earlier := _CHECKPOINT.fullmatch(name):
+        state = "hidden state" if earlier[2] == LSTM_HIDDEN else "cell state"
+        return Input(name, "baseline", f"{state} after {int(earlier[1]):,} steps", (name,))
+    return _KNOWN[name]
 
 
 def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input, ...]:
@@ -106,15 +104,15 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
         UserError: there is no such input.
     """
     names = list(names)
-    checkpoints = {name: source for name in names if (source := checkpoint(name))}
+    checkpoints = {name: input_named(name) for name in names if _CHECKPOINT.fullmatch(name)}
     wanted = set(names) - set(checkpoints)
     wanted = (wanted - {"all"}) | set(NAMES) if "all" in wanted else wanted
     if unknown := sorted(wanted - set(NAMES)):
         raise UserError(f"there is no input {unknown[0]!r}; there are: {', '.join(NAMES)}, or all")
     if not wanted and not checkpoints:
         raise UserError(f"no input is named; there are: {', '.join(NAMES)}, or all")
-    chosen = [source for source in (*_MEMORIES, *_BASELINES) if source.name in wanted]
-    groups = [map(history, sorted(histories)) if source.name == HISTORY else [source] for source in chosen]
+    past = [input_named(f"{HISTORY}_{observations}") for observations in sorted(histories)]
+    groups = [past if name == HISTORY else [_KNOWN[name]] for name in NAMES if name in wanted]
     return (*chain.from_iterable(groups), *checkpoints.values())
 
 
@@ -131,10 +129,7 @@ def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ..
 
 def title_of(name: str) -> str:
     """Return an input's title in figures."""
-    if source := checkpoint(name):
-        return source.title
-    past = _HISTORY.fullmatch(name)
-    return history(int(past[1])).title if past else _TITLES[name]
+    return input_named(name).title
 
 
 def observations_of(name: str) -> int | None:

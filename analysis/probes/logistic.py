@@ -17,7 +17,6 @@ from analysis.matrix_products import fast_products
 from analysis.probes.inputs import Columns
 from analysis.probes.ridge import (
     ALL_FOLDS,
-    Choice,
     Choices,
     Fitted,
     ReadOuts,
@@ -223,58 +222,38 @@ def fit_logistic(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, choic
     Returns:
         Predictions and read-outs in log-odds.
     """
-    records = _Records(Columns.of(x), y, fold)
-    predicted = np.empty(y.shape)
-    for number in records.x:
-        predicted[fold == number] = records.predict(number, records.fit(number, choices[number]))
-    return Fitted(predicted, records.in_raw_units(records.fit(ALL_FOLDS, choices[ALL_FOLDS])), choices)
+    x, rows = Columns.of(x), records_by_fold(fold)
+    blocks = {number: np.split(here, range(_BLOCK, len(here), _BLOCK)) for number, here in rows.items()}
+    every = np.arange(len(x))
+    mean = np.concatenate([values.mean(axis=0, dtype=np.float64) for _, values in x.by_column(every)])
+    squares = [((x.take(block) - mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
+    per_unit = standardising(mean, np.sqrt(np.sum(squares, axis=0) / len(x)))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
+    def tensor(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values.astype(np.float32)).to(device)
 
-class _Records:
-    """Standardised records, fold by fold and block by block, where they are computed with."""
+    inputs = {n: [tensor((x.take(b) - mean) * per_unit) for b in some] for n, some in blocks.items()}
+    answers = {n: [tensor(y[b]) for b in some] for n, some in blocks.items()}
+    correlations = correlation([block for some in inputs.values() for block in some])
+    bases: dict[bytes, Basis] = {}
 
-    def __init__(self, x: Columns, y: np.ndarray, fold: np.ndarray):
-        rows = records_by_fold(fold)
-        blocks = {number: np.split(here, range(_BLOCK, len(here), _BLOCK)) for number, here in rows.items()}
-        every = np.arange(len(x))
-        self.mean = np.concatenate([values.mean(axis=0, dtype=np.float64) for _, values in x.by_column(every)])
-        squares = [((x.take(block) - self.mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
-        deviation = np.sqrt(np.sum(squares, axis=0) / len(x))
-        self.per_unit = standardising(self.mean, deviation)
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.x = {
-            n: [self._tensor((x.take(b) - self.mean) * self.per_unit) for b in some] for n, some in blocks.items()
-        }
-        self.y = {n: [self._tensor(y[b]) for b in some] for n, some in blocks.items()}
-        self._correlation = correlation([block for blocks in self.x.values() for block in blocks])
-        self._bases: dict[bytes, Basis] = {}
-
-    def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values.astype(np.float32)).to(self.device)
-
-    def fit(self, left_out: int, chosen: Choice) -> torch.Tensor:
+    def fit(left_out: int) -> torch.Tensor:
         """Fit all targets to the other folds, with the chosen penalties: weights and intercepts, (C + 1, T)."""
-        others = [number for number in self.x if number != left_out]
-        x, y = ([block for number in others for block in folds[number]] for folds in (self.x, self.y))
-        weights = torch.empty(len(chosen.scales[0]) + 1, len(chosen.penalty), dtype=torch.float64, device=self.device)
+        chosen = choices[left_out]
+        known = [[block for n, some in folds.items() if n != left_out for block in some] for folds in (inputs, answers)]
+        weights = torch.empty(x.width + 1, len(chosen.penalty), dtype=torch.float64, device=device)
         for scale, theirs in groups(chosen.scales):
-            target = torch.from_numpy(np.flatnonzero(theirs)).to(self.device)
-            penalty = torch.from_numpy(chosen.penalty[theirs]).to(self.device)
-            training = TrainingSet(x, y, torch.from_numpy(scale).to(self.device))
-            weights[:, target] = solve(training, self._basis(scale), target, penalty)
+            target = torch.from_numpy(np.flatnonzero(theirs)).to(device)
+            penalty, of_columns = (torch.from_numpy(array).to(device) for array in (chosen.penalty[theirs], scale))
+            if (key := scale.tobytes()) not in bases:
+                bases[key] = basis_of(correlations, of_columns)
+            weights[:, target] = solve(TrainingSet(*known, of_columns), bases[key], target, penalty)
         return weights
 
-    def _basis(self, scale: np.ndarray) -> Basis:
-        key = scale.tobytes()
-        if key not in self._bases:
-            self._bases[key] = basis_of(self._correlation, torch.from_numpy(scale).to(self.device))
-        return self._bases[key]
-
-    def predict(self, held_out: int, weights: torch.Tensor) -> np.ndarray:
-        """Return the log-odds of the records of a fold, (B, T) float64."""
-        return torch.cat(list(log_odds(self.x[held_out], weights))).double().cpu().numpy()
-
-    def in_raw_units(self, weights: torch.Tensor) -> ReadOuts:
-        """Return read-outs of the input as it was given."""
-        weight = weights[:-1].cpu().numpy() * self.per_unit[:, None]
-        return ReadOuts(weight, weights[-1].cpu().numpy() - self.mean @ weight)
+    predicted = np.empty(y.shape)
+    for number in rows:
+        predicted[fold == number] = torch.cat(list(log_odds(inputs[number], fit(number)))).double().cpu().numpy()
+    weights = fit(ALL_FOLDS).cpu().numpy()
+    weight = weights[:-1] * per_unit[:, None]
+    return Fitted(predicted, ReadOuts(weight, weights[-1] - mean @ weight), choices)

@@ -43,41 +43,39 @@ def fit_mlp(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, yes_or_no:
     return predicted
 
 
+Tensors = tuple[torch.Tensor, torch.Tensor]
+"""Input and targets of some records."""
+
+
 def _fit_fold(
     x: Columns, y: np.ndarray, parts: list[np.ndarray], yes_or_no: np.ndarray, generator: torch.Generator
 ) -> np.ndarray:
-    """Return predictions of the records of the last of three parts: to train on, to stop by, and to predict."""
+    """Return predictions of the records of the last of three parts: to train on, to stop by, and to predict.
+
+    Input and targets are taken to mean 0 and deviation 1 of the first; a yes-or-no target stays as it is.
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    scale = _Scale(x, y, parts[0], yes_or_no)
-    trained, stopping, (tested, _) = (scale.tensors(x, y, part, device) for part in parts)
-    outputs = _train(
-        trained, stopping, tested, torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator
-    )
-    return outputs.cpu().numpy() * scale.y_deviation + scale.y_mean
+    own = [(values.mean(axis=0), _deviation(values)) for _, values in x.by_column(parts[0])]
+    x_mean, x_deviation = (np.concatenate(some) for some in zip(*own, strict=True))
+    known = y[parts[0]]
+    y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(known, axis=0)))
+    y_deviation = np.where(yes_or_no, 1.0, _deviation(known))
+    widest = np.where(yes_or_no, 1.0, _WIDEST_TARGET)
+    share = np.clip(np.nanmean(np.where(yes_or_no, known, 0.5), axis=0), 1e-6, 1)
+    yes_weight = torch.from_numpy(np.clip((1 - share) / share, 0, _HEAVIEST_YES).astype(np.float32))
 
-
-Tensors = tuple[torch.Tensor, torch.Tensor]
-
-
-class _Scale:
-    """Takes input and targets to mean 0 and deviation 1 of the training records; a yes-or-no target stays."""
-
-    def __init__(self, x: Columns, y: np.ndarray, trained: np.ndarray, yes_or_no: np.ndarray):
-        own = [(values.mean(axis=0), _deviation(values)) for _, values in x.by_column(trained)]
-        self.x_mean, self.x_deviation = (np.concatenate(some) for some in zip(*own, strict=True))
-        y = y[trained]
-        self.y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(y, axis=0)))
-        self.y_deviation = np.where(yes_or_no, 1.0, _deviation(y))
-        self.widest = np.where(yes_or_no, 1.0, _WIDEST_TARGET)
-        share = np.clip(np.nanmean(np.where(yes_or_no, y, 0.5), axis=0), 1e-6, 1)
-        self.yes_weight = torch.from_numpy(np.clip((1 - share) / share, 0, _HEAVIEST_YES).astype(np.float32))
-
-    def tensors(self, x: Columns, y: np.ndarray, records: np.ndarray, device: torch.device) -> Tensors:
+    def tensors(records: np.ndarray) -> Tensors:
         scaled = np.empty((len(records), x.width), np.float32)
         for columns, values in x.by_column(records):
-            scaled[:, columns] = (values - self.x_mean[columns]) / self.x_deviation[columns]
-        y = np.clip((y[records] - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
-        return torch.from_numpy(scaled).to(device), torch.from_numpy(y).to(device)
+            scaled[:, columns] = (values - x_mean[columns]) / x_deviation[columns]
+        targets = np.clip((y[records] - y_mean) / y_deviation, -widest, widest).astype(np.float32)
+        return torch.from_numpy(scaled).to(device), torch.from_numpy(targets).to(device)
+
+    trained, stopping, (tested, _) = map(tensors, parts)
+    outputs = _train(
+        trained, stopping, tested, torch.from_numpy(yes_or_no).to(device), yes_weight.to(device), generator
+    )  # fmt: skip
+    return outputs.cpu().numpy() * y_deviation + y_mean
 
 
 def _deviation(values: np.ndarray) -> np.ndarray:

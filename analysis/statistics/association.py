@@ -1,6 +1,6 @@
 """How strongly categorical features go with clusters: Cramer's V, and a test by circular shifts within lives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,7 +106,13 @@ def associations(
     ends = np.cumsum([columns.shape[1] for columns in hot.values()])
     totals = _totals(np.concatenate(list(hot.values()), axis=1), labels, lives, tick, episode, settings)
     own = np.split(np.arange(ends[-1]), ends[:-1])
-    return _corrected([_association(name, part, totals, labels) for name, part in zip(hot, own, strict=True)])
+    rows = [_association(name, part, totals, labels) for name, part in zip(hot, own, strict=True)]
+    p = np.array([row.p for row in rows])
+    given = false_discovery(np.fmax(p, [row.p_given_time for row in rows]))
+    return tuple(
+        replace(row, q=float(q), q_given_time=float(q_given))
+        for row, q, q_given in zip(rows, false_discovery(p), given, strict=True)
+    )
 
 
 def eta_squares(
@@ -178,21 +184,9 @@ def _association(name: str, own: np.ndarray, totals: _Totals, labels: np.ndarray
     chi_square = np.maximum(size * (shares.sum(axis=1) - 1), 0)  # (M + 1,)
     options = int((count[0] > _ROUNDING).sum())
     bias = float(chi_square[1:].mean())
-    v = _cramers_v(float(chi_square[0]) - bias, clusters, options, size)
+    v = _NAN
+    if min(clusters, options) >= 2:  # Bergsma 2013, equations 3 to 5
+        corrected = [number - (number - 1) ** 2 / (size - 1) for number in (clusters, options)]
+        v = float(np.sqrt(np.clip((float(chi_square[0]) - bias) / size / (min(corrected) - 1), 0, 1)))
     p, given = (_NAN if np.isnan(v) else totals.p(i, own) for i in range(2))
     return Association(name, float(chi_square[0]), bias, float(chi_square[1:].max()), v, p, _NAN, given, _NAN)
-
-
-def _cramers_v(excess: float, clusters: int, options: int, size: int) -> float:
-    """Return Cramer's V of a chi-square less its bias (Bergsma 2013, equations 3 to 5)."""
-    if min(clusters, options) < 2:
-        return float("nan")
-    corrected = [number - (number - 1) ** 2 / (size - 1) for number in (clusters, options)]
-    return float(np.sqrt(np.clip(excess / size / (min(corrected) - 1), 0, 1)))
-
-
-def _corrected(rows: Sequence[Association]) -> tuple[Association, ...]:
-    p = np.array([row.p for row in rows])
-    both = np.fmax(p, [row.p_given_time for row in rows])
-    pairs = zip(rows, false_discovery(p), false_discovery(both), strict=True)
-    return tuple(replace(row, q=float(q), q_given_time=float(given)) for row, q, given in pairs)

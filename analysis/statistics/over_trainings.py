@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from analysis.statistics.resampling import Estimate
 from common.user_error import UserError
 
 ByWorld = Mapping[str, float]
@@ -27,13 +28,10 @@ _SMALLEST_P = 1e-12
 
 
 @dataclass(frozen=True)
-class OverTrainings:
+class OverTrainings(Estimate):
     """A mean over trainings or a difference of two; the interval and p are NaN where nothing allows them."""
 
-    value: float
-    low: float
-    high: float
-    p: float
+    p: float = np.nan
 
 
 def in_worlds(kinds: Sequence[Sequence[ByWorld]], paired: bool = False) -> tuple[list[np.ndarray], Worlds]:
@@ -99,7 +97,7 @@ def over_trainings(
         varies. No mean either if a training has no value.
     """
     if not all(kind.size and np.isfinite(kind).all() for kind in kinds):
-        return OverTrainings(np.nan, np.nan, np.nan, np.nan)
+        return OverTrainings(np.nan)
     signed = [kind if place == 0 else -kind for place, kind in enumerate(kinds)]
     value = float(sum(kind.mean() for kind in signed))
     trainings = [kind.mean(axis=1) for kind in signed]  # (T,) each
@@ -109,7 +107,7 @@ def over_trainings(
     of_worlds = [np.sum(of_worlds, axis=0)] if worlds == "shared" else of_worlds
     varying, size = [*trainings, *of_worlds], max(float(np.abs(kind).max()) for kind in kinds)
     if min(map(len, varying)) < 2 or all(np.ptp(scores) <= _ROUNDING * size for scores in varying):
-        return OverTrainings(value, np.nan, np.nan, np.nan)
+        return OverTrainings(value)
     parts = np.array([scores.var(ddof=1) / len(scores) for scores in varying])
     freedom = np.array([len(scores) - 1 for scores in varying], np.float64)
     if worlds == "own":
