@@ -7,7 +7,7 @@ Targets about what the agent does next and what happens to it are read from the 
 every tick of whole lives, and are NaN where the recording does not tell: the life ended first, or the episode was cut.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -66,32 +66,18 @@ def at(records: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(records >= 0, values[records].astype(np.float64), np.nan)
 
 
-Happened = Callable[[Observed], np.ndarray]
-"""Marks records in which an outcome shows, (B,) bool."""
-
-
-def _replenished(name: str) -> Happened:
-    def happened(seen: Observed) -> np.ndarray:
-        now = seen.own(name).astype(np.int64)
-        return was_replenished(now, earlier(now, seen.lives, 1))
-
-    return happened
-
-
-def _gained_experience(skill: str) -> Happened:
-    def happened(seen: Observed) -> np.ndarray:
-        now = seen.own(f"{skill}_exp").astype(np.int64)
-        return now > earlier(now, seen.lives, 1)
-
-    return happened
-
-
 RESOURCES = {
-    "food": _replenished("food"), "water": _replenished("water"), "fish": _gained_experience("fishing"),
-    "herb": _gained_experience("herbalism"), "ore": _gained_experience("prospecting"),
-    "tree": _gained_experience("carving"), "crystal": _gained_experience("alchemy"),
+    "food": "food", "water": "water", "fish": "fishing_exp", "herb": "herbalism_exp", "ore": "prospecting_exp",
+    "tree": "carving_exp", "crystal": "alchemy_exp",
 }  # fmt: skip
-"""What agents live on and harvest, each with the records in which it shows that they just got some."""
+"""What agents live on and harvest, each with the column of their own row that shows when they just got some."""
+
+
+def _got(resource: str, seen: Observed) -> np.ndarray:
+    """Return the records in which it shows that the agent just got some of a resource, (B,) bool."""
+    now = seen.own(RESOURCES[resource]).astype(np.int64)
+    before = earlier(now, seen.lives, 1)
+    return was_replenished(now, before) if resource in ("food", "water") else now > before
 
 
 def _displacement(axis: Axis, ticks: int) -> Feature:
@@ -121,7 +107,7 @@ def _next_direction(option: int, name: str, definition: str) -> Feature:
 
 def _next_resource(resource: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
-        got = {name: happened(seen) for name, happened in RESOURCES.items()}
+        got = {name: _got(name, seen) for name in RESOURCES}
         return at(next_record(np.logical_or.reduce([*got.values()]), seen.lives), got[resource])
 
     return Feature(
@@ -135,7 +121,7 @@ def _next_resource(resource: str) -> Feature:
 
 def _ticks_to(doing: str, level: str) -> Feature:
     def compute(seen: Observed) -> np.ndarray:
-        following = next_record(RESOURCES[level](seen), seen.lives)
+        following = next_record(_got(level, seen), seen.lives)
         return at(following, seen.records.tick) - seen.records.tick
 
     return Feature(

@@ -202,13 +202,9 @@ class Epoch:
     dead: int  # features that count as dead at the end
 
 
-@dataclass(frozen=True, eq=False)
-class Normalisation:
-    """How states are normalised: (state / scale) has the centre `centre` and a variance of 1 a unit on average."""
-
-    scale: float  # raw units in a normalised one
-    centre: np.ndarray  # in normalised units, (U,) float32
-    sample: np.ndarray  # some normalised states, (N, U) float32
+Normalisation = tuple[float, np.ndarray, np.ndarray]
+"""How states are normalised: (state / scale) has a variance of 1 a unit on average. Scale; centre, (U,) float32, and
+some states, (N, U) float32, both normalised."""
 
 
 def normalisation(states: np.ndarray, seed: int) -> Normalisation:
@@ -219,7 +215,7 @@ def normalisation(states: np.ndarray, seed: int) -> Normalisation:
     spread = float(np.sqrt(np.square(sample - median).mean()))
     if not spread > 0:
         raise UserError("the layer has the same state in every record, so it has no features")
-    return Normalisation(spread, (median / spread).astype(np.float32), (sample / spread).astype(np.float32))
+    return spread, (median / spread).astype(np.float32), (sample / spread).astype(np.float32)
 
 
 def geometric_median(points: np.ndarray) -> np.ndarray:
@@ -270,8 +266,8 @@ class Training:
     """
 
     def __init__(self, plan: FitPlan, normal: Normalisation):
-        self.plan, self.scale = plan, normal.scale
-        sample, centre = torch.from_numpy(normal.sample), torch.from_numpy(normal.centre)
+        self.plan, self.scale = plan, normal[0]
+        centre, sample = map(torch.from_numpy, normal[1:])
         self.p = Parameters.drawn(plan.kind, plan.features, plan.k, sample, centre, plan.seed)
         for tensor in self.p.tensors().values():
             tensor.requires_grad_()
@@ -378,7 +374,7 @@ class Training:
         training = Training(plan, normal)
         try:
             content: Any = orjson.loads(text)
-            if content["plan"] != plan.deciding or content["scale"] != normal.scale:
+            if content["plan"] != plan.deciding or content["scale"] != training.scale:
                 raise UserError(f"{path} belongs to a run with other arguments or another dump: delete it")
             training.threshold = float(content["threshold"])
             training.curve = [Epoch(**epoch) for epoch in content["curve"]]

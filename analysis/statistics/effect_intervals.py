@@ -278,11 +278,12 @@ def _intervals(
     measures = (
         (of_whole, lambda inside, everyone: _d(inside, everyone, alike=True)),
         (of_rest, lambda inside, everyone: _d(inside, everyone - inside, alike=False)),
-        (of_rest, lambda inside, everyone: _difference(inside, everyone - inside)),
+        (of_rest, lambda inside, everyone: inside.mean - (everyone - inside).mean),
     )
     ends: list[np.ndarray] = []
-    for effective, measure in measures:
-        ends += _interval(measure(*drawn), measure(*estimate)[0], effective, settings)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for effective, measure in measures:
+            ends += _interval(measure(*drawn), measure(*estimate)[0], effective, settings)
     return tuple(ends)
 
 
@@ -298,16 +299,10 @@ def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
 
     `alike`: the reference counts as many records as the group has, as random windows do: both variances weigh alike.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variances = [side.deviations / (side.count - 1)[:, None] for side in (group, reference)]
-        weight = 0.5 if alike else ((group.count - 1) / (group.count + reference.count - 2))[:, None]
-        pooled = weight * variances[0] + (1 - weight) * variances[1]
-        return (group.mean - reference.mean) / np.sqrt(pooled)
-
-
-def _difference(group: _Sums, reference: _Sums) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return group.mean - reference.mean
+    variances = [side.deviations / (side.count - 1)[:, None] for side in (group, reference)]
+    weight = 0.5 if alike else ((group.count - 1) / (group.count + reference.count - 2))[:, None]
+    pooled = weight * variances[0] + (1 - weight) * variances[1]
+    return (group.mean - reference.mean) / np.sqrt(pooled)
 
 
 def _interval(
