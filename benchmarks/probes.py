@@ -24,11 +24,10 @@ from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import Input, inputs_named, recorded
 from analysis.probes.logistic import fit_logistic
-from analysis.probes.probing import PROBES, probe, why_not
+from analysis.probes.probing import PROBES, mean_of_the_rest, probe, why_not
 from analysis.probes.ridge import ALL_FOLDS, Choice
 from analysis.probes.scores import losses
 from analysis.probes.targets import targets_named
-from analysis.probes.task import mean_of_the_rest
 from analysis.runs.run_folder import versions
 from analysis.statistics.resampling import folds_of
 from benchmarks.measure import Output

@@ -19,9 +19,8 @@ from activation_store.schema import DumpMetadata
 from analysis.features.feature import Feature
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Columns, Input
-from analysis.probes.probing import Probed
+from analysis.probes.probing import Probed, Task
 from analysis.probes.scores import Estimates, Key, Losses, estimate
-from analysis.probes.task import Task
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import folds_of
 

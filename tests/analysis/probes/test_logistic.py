@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from analysis.probes import logistic
 from analysis.probes.logistic import TrainingSet, basis_of, correlation, solve
+from analysis.probes.probing import classified
 from analysis.probes.ridge import ALL_FOLDS, Fitted, fit_ridge
-from analysis.probes.task import classified
 
 RECORDS = 3000
 FOLD = np.arange(RECORDS) % 4

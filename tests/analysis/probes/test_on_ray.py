@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.probes.dataset import ProbeData
-from analysis.probes.probing import Probed
-from analysis.probes.task import Task
+from analysis.probes.probing import Probed, Task
 from analysis.statistics.resampling import folds_of
 from common.user_error import UserError
 from tests.command import assert_refused, assert_refuses, python, run_here, start

@@ -12,10 +12,10 @@ from analysis.probes import mlp
 from analysis.probes.dataset import TIME_CONSTANTS, Reservoir, traces
 from analysis.probes.inputs import Columns, inputs_named, title_of
 from analysis.probes.mlp import fit_mlp
+from analysis.probes.probing import mean_of_the_rest, shifted_within_lives, smooth_basis
 from analysis.probes.ridge import PENALTIES, Choice, Moments, NormalEquations, fit_ridge, fit_ridge_beside
 from analysis.probes.scores import average_precision, debiased_cka, draw_worlds, estimate, losses, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
-from analysis.probes.task import mean_of_the_rest, shifted_within_lives, smooth_basis
 from analysis.statistics.resampling import folds_of
 from tests.command import assert_refuses
 from tests.planted_lives import make_lives
