@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
+from torch.nn.functional import softplus
 
 from analysis.matrix_products import fast_products
 from analysis.probes.inputs import Columns
@@ -89,12 +90,6 @@ def log_odds(x: Sequence[torch.Tensor], weights: torch.Tensor) -> Iterator[torch
     """Weigh records, blocks of (B, C), with weights and, last, intercepts, (C + 1, K), to blocks of (B, K) float32."""
     weight, bias = weights[:-1].float(), weights[-1].float()
     return (torch.addmm(bias, block, weight) for block in x)
-
-
-def log_losses(odds: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Sum each column's log-loss, (B, K) log-odds and answers to (K,) float64."""
-    against = odds * (1 - 2 * y)  # softplus(odds) - y odds is the same, and mere rounding where the answer is certain
-    return torch.nn.functional.softplus(against).sum(dim=0, dtype=torch.float64)
 
 
 def solve(training: TrainingSet, basis: Basis, target: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
@@ -187,7 +182,9 @@ class _Descent:
     def _evaluate(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return loss, (K,), and gradient, (C + 1, K), where the columns are."""
         pairs = list(zip(self.odds, self.y, strict=True))
-        losses = torch.stack([log_losses(odds, y) for odds, y in pairs]).sum(dim=0) / self.training.count
+        # softplus(odds) - y odds is the same, and mere rounding where the answer is certain
+        parts = [softplus(odds * (1 - 2 * y)).sum(dim=0, dtype=torch.float64) for odds, y in pairs]
+        losses = torch.stack(parts).sum(dim=0) / self.training.count
         gradient = self.training.gradient(odds.sigmoid().sub_(y) for odds, y in pairs)
         gradient[:-1] += self.penalty * self.weights[:-1]
         return losses + self.penalty / 2 * (self.weights[:-1] ** 2).sum(dim=0), gradient

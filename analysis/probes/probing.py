@@ -24,7 +24,7 @@ from analysis.features.feature import Feature
 from analysis.lives import Lives
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Columns, Input
-from analysis.probes.ridge import Fitted, ReadOuts, fit_ridge, fit_ridge_beside
+from analysis.probes.ridge import Choice, Fitted, ReadOuts, fit_ridge, fit_ridge_beside
 from analysis.probes.scores import Losses, average_precision, losses
 from analysis.statistics.resampling import folds_of
 from common.ray_cluster import START_SECONDS, connect, no_worker
@@ -32,7 +32,7 @@ from common.user_error import UserError
 
 _KNOTS = 8
 SCALE = 30.0
-"""What columns of known variables are scaled by beside a baseline: their penalty is 900 times smaller, so they are used in full.
+"""What known columns are scaled by beside a baseline: their penalty is 900 times smaller, so they are used in full.
 
 Otherwise a wide baseline, which needs a large penalty, would drown them, and the memory would get the credit.
 """
@@ -174,7 +174,10 @@ def classified(
         return ridge
     from analysis.probes.logistic import fit_logistic
 
-    choices = {left_out: chosen.of_targets(yes_or_no) for left_out, chosen in ridge.choices.items()}
+    choices = {
+        left_out: Choice(chosen.penalty[yes_or_no], chosen.scales[yes_or_no])
+        for left_out, chosen in ridge.choices.items()
+    }
     logistic = fit_logistic(x, y[:, yes_or_no], fold, choices)
     ridge.predicted[:, yes_or_no] = logistic.predicted
     ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight

@@ -173,10 +173,6 @@ class Choice:
         band, penalty = np.unravel_index(losses.argmin(axis=0), (len(bands), len(PENALTIES)))
         return Choice(PENALTIES[penalty], bands[band])
 
-    def of_targets(self, targets: np.ndarray) -> "Choice":
-        """Return the choices for some targets, (T,) bool."""
-        return Choice(self.penalty[targets], self.scales[targets])
-
 
 ALL_FOLDS = -1
 Choices = dict[int, Choice]
@@ -343,7 +339,7 @@ class _Beside(NormalEquations):
         targets = y.shape[1]
         solved = cho_solve(factor, np.concatenate([y[:c], r[:c, c:]], axis=1), check_finite=False)
         u, every_v = solved[:, :targets], solved[:, targets:]
-        eliminated = []
+        eliminated: list[_Eliminated] = []
         for block in blocks:
             v = every_v[:, block.start - c : block.stop - c]
             values, vectors = np.linalg.eigh(r[block, block] - r[block, :c] @ v)  # the Schur complement

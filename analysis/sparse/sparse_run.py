@@ -20,7 +20,7 @@ from analysis.sparse.outputs import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
 from analysis.sparse.settings import BYTES_A_RECORD, SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_untrained, reconstructions, splice
-from analysis.sparse.states import SparseStates, Split, check_enough, read_states, split_episodes
+from analysis.sparse.states import Split, check_enough, read_states, split_episodes
 from analysis.sparse.training import Epoch, FitPlan
 from common.files import sha256
 from common.progress_view import say, step
@@ -114,7 +114,12 @@ def _tested(
         def log(name: str, epoch: Epoch) -> None:
             mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})
 
-        source, pairs = _source(settings, metadata, states), floor_plans(wanted)
+        source, pairs = DictionarySource(
+            run=settings.run_folder.name, dump=settings.dump.resolve().name,
+            dump_sha256=sha256(settings.dump / METADATA_FILE), policy=metadata.policy,
+            checkpoint_sha256=metadata.checkpoint_sha256, layer=settings.layer, records=len(states),
+            lives=len(states.lives), episodes=len(np.unique(states.episodes)), seed=settings.seed,
+        ), floor_plans(wanted)  # fmt: skip
         fitted = fit(waiting, wanted, states, source, log, console)
         drawn = states.surrogate(settings.seed) if pairs else states
         gaussian = fit(waiting, pairs, drawn, source, log, console)
@@ -152,15 +157,6 @@ def _pairs(fitted: dict[str, Fitted], usages: dict[str, Usage]) -> dict[tuple[st
         for name, trained in fitted.items()
         if (original := trained.plan.original) is not None
     }
-
-
-def _source(settings: SparseSettings, metadata: DumpMetadata, states: SparseStates) -> DictionarySource:
-    return DictionarySource(
-        run=settings.run_folder.name, dump=settings.dump.resolve().name,
-        dump_sha256=sha256(settings.dump / METADATA_FILE), policy=metadata.policy,
-        checkpoint_sha256=metadata.checkpoint_sha256, layer=settings.layer, records=len(states),
-        lives=len(states.lives), episodes=len(np.unique(states.episodes)), seed=settings.seed,
-    )  # fmt: skip
 
 
 def _described(settings: SparseSettings, split: Split) -> dict[str, Any]:

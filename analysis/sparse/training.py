@@ -341,7 +341,9 @@ class Training:
         self.optimiser.zero_grad()
         loss.backward()
         self.p.project_gradient()
-        self.optimiser.param_groups[0]["lr"] = _LEARNING_RATE * _schedule(done)
+        # A short rise, a plateau, and a fall to 0.
+        rate = min(1.0, done / _WARM_UP + 0.01, (1 - done) / (1 - _DECAY_FROM))
+        self.optimiser.param_groups[0]["lr"] = _LEARNING_RATE * rate
         self.optimiser.step()
         self.p.normalise()
         self.silent += len(states)
@@ -390,8 +392,3 @@ class Training:
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"{path} is damaged ({error}): delete it, and this autoencoder starts again") from None
         return training
-
-
-def _schedule(done: float) -> float:
-    """Return the learning rate's share at a share of the training: a short rise, a plateau, and a fall to 0."""
-    return min(1.0, done / _WARM_UP + 0.01, (1 - done) / (1 - _DECAY_FROM))
