@@ -238,14 +238,15 @@ def fit_logistic(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, choic
     def fit(left_out: int) -> torch.Tensor:
         """Fit all targets to the other folds, with the chosen penalties: weights and intercepts, (C + 1, T)."""
         chosen = choices[left_out]
-        known = [[block for n, some in folds.items() if n != left_out for block in some] for folds in (inputs, answers)]
+        others = [number for number in rows if number != left_out]
+        known, says = ([block for number in others for block in folds[number]] for folds in (inputs, answers))
         weights = torch.empty(x.width + 1, len(chosen.penalty), dtype=torch.float64, device=device)
         for scale, theirs in groups(chosen.scales):
             target = torch.from_numpy(np.flatnonzero(theirs)).to(device)
             penalty, of_columns = (torch.from_numpy(array).to(device) for array in (chosen.penalty[theirs], scale))
             if (key := scale.tobytes()) not in bases:
                 bases[key] = basis_of(correlations, of_columns)
-            weights[:, target] = solve(TrainingSet(*known, of_columns), bases[key], target, penalty)
+            weights[:, target] = solve(TrainingSet(known, says, of_columns), bases[key], target, penalty)
         return weights
 
     predicted = np.empty(y.shape)
