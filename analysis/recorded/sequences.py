@@ -94,14 +94,14 @@ def lives(
     Raises:
         UserError: the dump cannot be read, lacks a part, or lacks a tick within a life.
     """
-    yield from _batches(folder, None, None, batch, seed, parts, progress)
+    yield from windows(folder, None, batch=batch, seed=seed, parts=parts, progress=progress)
 
 
 def windows(
-    folder: Path, length: int, *, stride: int | None = None, batch: int = 32, seed: int | None = None,
+    folder: Path, length: int | None, *, stride: int | None = None, batch: int = 32, seed: int | None = None,
     parts: Parts = EVERYTHING, progress: Progress | None = None,
 ) -> Iterator[SequenceBatch]:  # fmt: skip
-    """Yield windows of the lives of a dump.
+    """Yield windows of the lives of a dump; whole lives where the length is None.
 
     Windows start every `stride` ticks of a life, by default the length, until one reaches its end; that one may be
     shorter than the others. So if the stride is at most the length, every record is in at least one window. The other
@@ -111,13 +111,7 @@ def windows(
         UserError: as `lives`.
         ValueError: `length`, `stride` or `batch` is below 1.
     """
-    yield from _batches(folder, length, length if stride is None else stride, batch, seed, parts, progress)
-
-
-def _batches(
-    folder: Path, length: int | None, stride: int | None, batch: int, seed: int | None, parts: Parts,
-    progress: Progress | None,
-) -> Iterator[SequenceBatch]:  # fmt: skip
+    stride = length if stride is None else stride
     if min(batch, 1 if length is None else length, 1 if stride is None else stride) < 1:
         raise ValueError(f"batch {batch}, length {length} and stride {stride} must be 1 or more")
     metadata = read_metadata(folder)

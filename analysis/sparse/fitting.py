@@ -7,6 +7,7 @@ features than the layer has units; k-means has as many as the autoencoder. All g
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from activation_store.sparse_dictionary import (
 )
 from analysis.sparse.settings import SparseSettings, features_of
 from analysis.sparse.states import SparseStates
-from analysis.sparse.training import Epoch, FitPlan, Normalisation, Training, normalisation, train
+from analysis.sparse.training import Epoch, FitPlan, Normalisation, normalisation, train
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import PARTIAL_SUFFIX, make_folder, write_json
 from common.progress_view import progress
@@ -206,32 +207,15 @@ def fit(
             dictionary = replace(like[key], k=min(plan.k, like[key].features))
         else:
             normal = normal or normalisation(states.values, source.seed)
-            training = _trained(folder, plan, states, normal, on_epoch, console)
+            unfinished = folder / f"{plan.name}{_UNFINISHED}"
+            with progress(f"training {plan.name}", "states", console=console) as show:
+                training = train(plan, states.values, normal, unfinished, partial(on_epoch, plan.name), show)
             dictionary, curve = training.dictionary(own), tuple(training.curve)
             write_json(folder / f"{plan.name}{_CURVE}", [asdict(epoch) for epoch in curve])
         write_dictionary(path, dictionary)
         (folder / f"{plan.name}{_UNFINISHED}").unlink(missing_ok=True)
         fitted[plan.name] = Fitted(plan, dictionary, curve)
     return fitted
-
-
-def _trained(
-    folder: Path, plan: FitPlan, states: SparseStates, normal: Normalisation, on_epoch: Callable[[str, Epoch], None],
-    console: Console,
-) -> Training:  # fmt: skip
-    latest: list[Epoch] = []
-
-    def finished(epoch: Epoch) -> None:
-        latest[:] = [epoch]
-        on_epoch(plan.name, epoch)
-
-    with progress(f"training {plan.name}", "states", console=console) as show:
-
-        def report(done: int, total: int) -> None:
-            detail = f"{latest[0].unexplained:.2%} of the variance left" if latest else ""
-            show(done, total, detail)
-
-        return train(plan, states.values, normal, folder / f"{plan.name}{_UNFINISHED}", finished, report)
 
 
 def _read_curve(folder: Path, plan: FitPlan) -> tuple[Epoch, ...]:

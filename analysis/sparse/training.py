@@ -170,6 +170,9 @@ _KIND: Kind = "autoencoder training"
 _REPORT_EVERY = 8
 
 
+Report = Callable[[int, int, str], None]
+
+
 @dataclass(frozen=True)
 class FitPlan:
     """One dictionary to fit."""
@@ -202,9 +205,13 @@ class Epoch:
     dead: int  # features that count as dead at the end
 
 
-Normalisation = tuple[float, np.ndarray, np.ndarray]
-"""How states are normalised: (state / scale) has a variance of 1 a unit on average. Scale; centre, (U,) float32, and
-some states, (N, U) float32, both normalised."""
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    """How states are normalised: (state / scale) has the centre `centre` and a variance of 1 a unit on average."""
+
+    scale: float  # raw units in a normalised one
+    centre: np.ndarray  # in normalised units, (U,) float32
+    sample: np.ndarray  # some normalised states, (N, U) float32
 
 
 def normalisation(states: np.ndarray, seed: int) -> Normalisation:
@@ -215,7 +222,7 @@ def normalisation(states: np.ndarray, seed: int) -> Normalisation:
     spread = float(np.sqrt(np.square(sample - median).mean()))
     if not spread > 0:
         raise UserError("the layer has the same state in every record, so it has no features")
-    return spread, (median / spread).astype(np.float32), (sample / spread).astype(np.float32)
+    return Normalisation(spread, (median / spread).astype(np.float32), (sample / spread).astype(np.float32))
 
 
 def geometric_median(points: np.ndarray) -> np.ndarray:
@@ -234,14 +241,14 @@ def geometric_median(points: np.ndarray) -> np.ndarray:
 @fast_products()
 def train(
     plan: FitPlan, states: np.ndarray, normal: Normalisation, unfinished: Path | None,
-    on_epoch: Callable[[Epoch], None] = lambda _: None, report: Callable[[int, int], None] = lambda *_: None,
+    on_epoch: Callable[[Epoch], None] = lambda _: None, report: Report = lambda *_: None,
 ) -> "Training":  # fmt: skip
     """Train an autoencoder, from where an interrupted training left off if there is one.
 
     Args:
         states: raw, (B, U) float32.
         unfinished: file that holds the training after each epoch; None for a training that need not be resumed.
-        report: called with the states seen so far, and those of all epochs.
+        report: called with the states seen so far, those of all epochs, and how good the last epoch was.
 
     Raises:
         UserError: the loss is no longer finite, or the file is damaged or of another training.
@@ -266,8 +273,8 @@ class Training:
     """
 
     def __init__(self, plan: FitPlan, normal: Normalisation):
-        self.plan, self.scale = plan, normal[0]
-        centre, sample = map(torch.from_numpy, normal[1:])
+        self.plan, self.scale = plan, normal.scale
+        sample, centre = torch.from_numpy(normal.sample), torch.from_numpy(normal.centre)
         self.p = Parameters.drawn(plan.kind, plan.features, plan.k, sample, centre, plan.seed)
         for tensor in self.p.tensors().values():
             tensor.requires_grad_()
@@ -292,16 +299,16 @@ class Training:
             (scale * p["encoder_bias"]).astype(np.float32), (scale * thresholds).astype(np.float32),
         )  # fmt: skip
 
-    def epoch(self, states: torch.Tensor, number: int, report: Callable[[int, int], None]) -> Epoch:
+    def epoch(self, states: torch.Tensor, number: int, report: Report) -> Epoch:
         """Train on every state once, in an order that depends on the seed and the epoch alone."""
         order = torch.from_numpy(np.random.default_rng([self.plan.seed, number]).permutation(len(states)))
         batches = order.split(BATCH)
-        sums = np.zeros(3)
+        sums, left = np.zeros(3), f"{self.curve[-1].unexplained:.2%} of the variance left" if self.curve else ""
         for place, batch in enumerate(batches):
             done = (number + place / len(batches)) / self.plan.epochs
             sums += np.array(self._step(states[batch] / self.scale, done, len(states))) * len(batch)
             if place % _REPORT_EVERY == 0:
-                report(number * len(states) + place * BATCH, self.plan.epochs * len(states))
+                report(number * len(states) + place * BATCH, self.plan.epochs * len(states), left)
         loss, unexplained, active = (sums / len(states)).tolist()
         if not np.isfinite(loss):
             raise UserError(f"the loss of {self.plan.kind} is no longer finite in epoch {number + 1}: check the dump")
