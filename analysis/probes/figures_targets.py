@@ -106,8 +106,8 @@ def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> F
         f"Score of the {probe} probe on {title_of(memory)} minus the score of the best baseline "
         f"({_baselines(shown)}), on held-out worlds."
     )
-    headline = _headline(effects, title_of(memory), "predicts {} better than every baseline", "advantage")
-    return _figure_of_effects(effects, headline, text, "advantage in {measure} (left of 0: a baseline is better)")
+    says = f"{title_of(memory)} predicts {{}} better than every baseline", f"{title_of(memory)}: no advantage is known"
+    return _figure_of_effects(effects, says, text, "advantage in {measure} (left of 0: a baseline is better)")
 
 
 def probe_increment(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
@@ -124,8 +124,8 @@ def probe_increment(reports: Sequence[DumpReport], memory: str, probe: str) -> F
         f"Score of the {probe} probe on a baseline and {title_of(memory)} together minus the score of the baseline, "
         f"for the baseline with the largest p-value ({_baselines(shown)}), on held-out worlds."
     )
-    headline = _headline(effects, title_of(memory), "adds to every baseline for {}", "increment")
-    return _figure_of_effects(effects, headline, text, "increment in {measure} (left of 0: the memory only adds noise)")
+    says = f"{title_of(memory)} adds to every baseline for {{}}", f"{title_of(memory)}: no increment is known"
+    return _figure_of_effects(effects, says, text, "increment in {measure} (left of 0: the memory only adds noise)")
 
 
 def _is_of(row: AdvantageRow | IncrementRow, memory: str, probe: str) -> bool:
@@ -137,22 +137,16 @@ def _baselines(reports: Sequence[DumpReport]) -> str:
     return ", ".join(title_of(name) for name in names if name not in MEMORIES)
 
 
-def _headline(effects: Effects, memory: str, says: str, what: str) -> str:
-    rows = [row for of_dump in effects.values() for row in of_dump]
-    known = len({row.target for row in rows})
-    if not known:
-        return f"{memory}: no {what} is known"
-    count = len({row.target for row in rows if is_found(row)})
-    where = " in at least one dump" if len(effects) > 1 else ""
-    return f"{memory} {says.format(f'{count} of {known} targets')}{where}"
-
-
-def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -> Figure:
+def _figure_of_effects(effects: Effects, says: tuple[str, str], text: str, label: str) -> Figure:
     """Draw an effect on every target, a colour for each dump.
 
     Targets are sorted by their largest effect in any dump. Filled marks are effects that survive the correction.
+    `says` are headlines: of so many targets, and of none.
     """
     every = [row for rows in effects.values() for row in rows]
+    known, found = len({row.target for row in every}), len({row.target for row in every if is_found(row)})
+    where = " in at least one dump" if len(effects) > 1 else ""
+    headline = says[0].format(f"{found} of {known} targets") + where if known else says[1]
     names = {
         measure: largest_first((row.target, effect_of(row) or 0.0) for row in every if row.measure == measure)
         for measure in _MEASURES
@@ -168,8 +162,8 @@ def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -
         figure.suptitle(title(headline, f"{text} Largest first. {legend}", 125))
         marks = []
         for number, (name, rows) in enumerate(effects.items()):
-            found = wrapped(f"{name} ({sum(map(is_found, rows))} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
-            marks.append(Line2D([], [], marker="o", linestyle="none", color=cluster_colour(number), label=found))
+            text = wrapped(f"{name} ({sum(map(is_found, rows))} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
+            marks.append(Line2D([], [], marker="o", linestyle="none", color=cluster_colour(number), label=text))
         figure.legend(handles=marks, loc="outside lower center", ncols=1 if count > 1 else 2)
     return figure
 

@@ -63,30 +63,22 @@ def losses(
         world: (B,).
         yes_or_no: which targets are scored by AUC, (T,) bool.
     """
-    lost, stake = np.zeros((2, worlds, y.shape[1]))
-    for column, ranked in enumerate(yes_or_no):
-        truth, guess = y[:, column], predicted[:, column]
-        if ranked:
-            lost[:, column], stake[:, column] = _pairs(guess, truth, world, worlds)
-        else:
-            for of, other in ((lost, guess), (stake, baseline[:, column])):
-                of[:, column] = np.bincount(world, weights=(truth - other) ** 2, minlength=worlds)
-    return Losses(lost, stake)
-
-
-def _pairs(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, worlds: int) -> tuple[np.ndarray, np.ndarray]:
     from scipy.stats import rankdata
 
-    lost, stake = np.zeros((2, worlds))
-    for number in np.unique(world):
+    lost, stake = np.zeros((2, worlds, y.shape[1]))
+    for column in np.flatnonzero(~yes_or_no):
+        for of, guess in ((lost, predicted), (stake, baseline)):
+            squares = (y[:, column] - guess[:, column]) ** 2
+            of[:, column] = np.bincount(world, weights=squares, minlength=worlds)
+    for number, column in itertools.product(np.unique(world), np.flatnonzero(yes_or_no)):
         here = world == number
-        yes = y[here] > 0.5
+        yes = y[here, column] > 0.5
         pairs = float(yes.sum()) * float((~yes).sum())
         if pairs:
             # Mann and Whitney: the sum of the yeses' ranks counts the pairs that they win.
-            won = rankdata(predicted[here])[yes].sum() - yes.sum() * (yes.sum() + 1) / 2
-            lost[number], stake[number] = pairs - won, pairs
-    return lost, stake
+            won = rankdata(predicted[here, column])[yes].sum() - yes.sum() * (yes.sum() + 1) / 2
+            lost[number, column], stake[number, column] = pairs - won, pairs
+    return Losses(lost, stake)
 
 
 def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, worlds: int) -> Losses:
