@@ -1,6 +1,6 @@
 """A run of probes: which dumps go together, what to take from each, fitting, comparing, and writing what was found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from analysis.probes.figures_curves import (
 )
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from analysis.probes.inputs import MEMORIES, NAMES, StoredInputs, inputs_named, recorded
-from analysis.probes.probing import LINEAR, MLP, PROBES, do_here, do_on_ray, probe
+from analysis.probes.probing import PROBES, do_here, do_on_ray, probe
 from analysis.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,
@@ -81,7 +81,8 @@ def headline(report: DumpReport) -> Table:
     memory, probe = headline_of([report])
     rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe)]
     rows = [row for row in rows if row.advantage is not None] or rows
-    added = {r.target: r for r in _to_every_baseline(report.increments, memory, probe)}
+    wanted = (memory, probe, EVERY_BASELINE)
+    added = {r.target: r for r in report.increments if (r.memory, r.probe, r.baseline) == wanted}
     rows.sort(key=lambda row: -((added[row.target].increment if row.target in added else None) or -1.0))
     skipped = [target["name"] for target in report.targets if target["reason"]]
     caption = "\n".join(_statements(report, memory))
@@ -98,31 +99,28 @@ def headline(report: DumpReport) -> Table:
 
 def _statements(report: DumpReport, memory: str) -> list[str]:
     """Say for how many targets the memory is better than every baseline, or adds to it; and how much is unknown."""
-    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and is_found(r)}
-    adds, adds_given = (
-        {
-            (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(rows, memory, probe)
-            if is_found(r)
-        }
-        for rows in (report.increments, report.increments_given)
-    )  # fmt: skip
-    probes = list(dict.fromkeys(row.probe for row in report.advantages))
     known = len({row.target for row in report.advantages if row.advantage is not None})
-    by = "both kinds of probe" if len(probes) > 1 else f"the {probes[0]} probe"
-    counts = [
-        sum(all((target, probe) in pairs for probe in probes) for target in {target for target, _ in pairs})
-        for pairs in (better, adds, adds_given)
-    ]
     if not known:
         return [
             "No baseline is among the inputs, so nothing is compared: add some, such as --inputs observation,history"
         ]
+    probes = list(dict.fromkeys(row.probe for row in report.advantages))
+    by = "both kinds of probe" if len(probes) > 1 else f"the {probes[0]} probe"
+
+    def count(rows: Iterable[AdvantageRow | IncrementRow]) -> int:
+        found = {(row.target, row.probe) for row in rows if row.memory == memory and is_found(row)}
+        return sum(all((target, probe) in found for probe in probes) for target in {target for target, _ in found})
+
+    adds, adds_given = (
+        count(row for row in rows if row.baseline == EVERY_BASELINE)
+        for rows in (report.increments, report.increments_given)
+    )
     statements = [
         f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
-        f"{counts[1]} of {known} targets, and is better than every baseline for {counts[0]}"
+        f"{adds} of {known} targets, and is better than every baseline for {count(report.advantages)}"
     ]
     if report.increments_given:
-        statements.append(f"Once the given variables are known, it adds to every baseline for {counts[2]}")
+        statements.append(f"Once the given variables are known, it adds to every baseline for {adds_given}")
     unknown = [1 - target["records"] / report.records for target in report.targets if not target["reason"]]
     if partly := [share for share in unknown if share > 0]:
         low, high = share_text(min(partly)), share_text(max(partly))
@@ -131,11 +129,6 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
             "does not apply or its future was not recorded (probe_scores.tsv has the numbers)"
         )
     return statements
-
-
-def _to_every_baseline(rows: Sequence[IncrementRow], memory: str, probe: str) -> list[IncrementRow]:
-    wanted = (memory, probe, EVERY_BASELINE)
-    return [r for r in rows if (r.memory, r.probe, r.baseline) == wanted]
 
 
 def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:
