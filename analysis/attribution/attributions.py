@@ -1,6 +1,6 @@
 """Attributions of all samples, and what they say on average, with intervals over samples."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,17 +88,18 @@ def widened(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, most - array.shape[-1])]) for array in values]
 
 
+def concatenated(parts: Sequence[Mapping[str, np.ndarray]], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Put arrays of several parts together by name; tables get as many places as the largest needs."""
+    arrays = {name: [part[name] for part in parts] for name in names}
+    return {name: np.concatenate(widened(some) if name in RAGGED else some) for name, some in arrays.items()}
+
+
 def joined(
-    parts: Sequence[dict[str, np.ndarray]], columns: tuple[str, ...], component_names: tuple[str, ...], *,
+    parts: Sequence[Mapping[str, np.ndarray]], columns: tuple[str, ...], component_names: tuple[str, ...], *,
     has_cell: bool,
 ) -> Attributions:  # fmt: skip
-    """Put the arrays of all samples together; tables get as many places as the largest needs."""
-    arrays: dict[str, np.ndarray] = {}
-    for name in ARRAYS:
-        values = [part[name] for part in parts]
-        if name in RAGGED:
-            values = widened(values)
-        arrays[name] = np.concatenate(values)
+    """Put the arrays of all samples together."""
+    arrays = concatenated(parts, ARRAYS)
     # Earlier ticks of a window may have had more entities in view than any present tick.
     arrays["entity_kind"], _ = widened([arrays["entity_kind"], arrays["entities"]])
     sample = np.repeat(np.arange(len(parts)), [len(part["value"]) for part in parts])

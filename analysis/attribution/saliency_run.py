@@ -19,13 +19,12 @@ from agent_zoo.observation import ObservationLayout
 from analysis.attribution import figures
 from analysis.attribution.attributions import (
     ARRAYS,
-    RAGGED,
     Attributions,
+    concatenated,
     group_lines,
     joined,
     part_shares,
     summary_lines,
-    widened,
 )
 from analysis.attribution.events import (
     around_event,
@@ -192,12 +191,9 @@ def _arrays(
         some = windows.take(chosen)
         maps = {name: part.detach().numpy() for name, part in maps_of(policy, some).items()}
         parts.append({**maps, "value": _values(policy, some, target)})
-    arrays = {
-        name: np.concatenate(widened(several) if name in RAGGED else several)
-        for name, several in ((name, [part[name] for part in parts]) for name in parts[0])
-    }
     return {
-        **arrays, "material": sample.shown.tile[:, :, 2].astype(np.uint8), "entity_kind": _entity_kinds(sample.shown)
+        **concatenated(parts, parts[0]), "material": sample.shown.tile[:, :, 2].astype(np.uint8),
+        "entity_kind": _entity_kinds(sample.shown),
     }  # fmt: skip
 
 
