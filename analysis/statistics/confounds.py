@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse, special
@@ -71,14 +70,10 @@ class Confounds:
     clusters: tuple[tuple[Confound, ...], ...]
 
 
-class _Null(NamedTuple):
-    """Information of the labels as they are, the first row, and of M permutations; C labels, noise among them."""
-
-    nats: np.ndarray  # of each label, (M + 1, C)
-    possible: np.ndarray  # the most that it can be, (M + 1, C)
-    mutual: np.ndarray  # of all labels together, (M + 1,)
-    p: np.ndarray  # of each label, (C,); NaN where there is no test
-    p_overall: float
+_Null = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
+"""Of the labels as they are, the first row, and of M permutations, for C labels, noise among them: information of each
+in nats and the most that it can be, (M + 1, C) each, and of all together, (M + 1,). And p of each label, (C,), NaN
+where there is no test, and of all together."""
 
 
 def variables_of(records: Records, lives: Lives) -> tuple[Variable, ...]:
@@ -243,7 +238,7 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
         p = np.where(testable, _smaller(p, information_p(score[0], score[1:])), p)
         total = score.sum(axis=1)
         p_overall = _smaller(p_overall, information_p(total[0], total[1:]))
-    return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, float(p_overall))
+    return nats, most_possible(sizes, whole), _mutual(nats, sizes), p, float(p_overall)
 
 
 def _mutual(nats: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -317,7 +312,7 @@ def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, set
     lesser = _excess(*pairs[0]) <= _excess(*pairs[1])
     nats = np.where(lesser, pairs[0][0], pairs[1][0])
     possible = np.broadcast_to(np.where(lesser, pairs[0][1], pairs[1][1]), nats.shape)
-    return _Null(nats, possible, np.array(mutual), np.full(count, np.nan), _NAN)
+    return nats, possible, np.array(mutual), np.full(count, np.nan), _NAN
 
 
 def _excess(nats: np.ndarray, possible: np.ndarray) -> np.ndarray:
