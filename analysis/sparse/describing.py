@@ -117,7 +117,6 @@ UNIT = "distance along the feature's direction, in activation units"
 
 _PAGE = Path(__file__).parent / "page"
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
-_SCRIPTS = [_PAGE / f"{name}.js" for name in ("life", "main")]
 _SHOWN = 10
 _ERASED = 20_000
 
@@ -279,7 +278,7 @@ def _page(name: str, described: Described, settings: SparseSettings, metadata: D
     page = environment(_PAGE, trim=True).get_template("template.html")
     return page.render(
         name=name, about=about, facts=embedded(content), packed=packed,
-        style=style_of("window", _PAGE), scripts=scripts_of(_KIT, _SCRIPTS),
+        style=style_of("window", _PAGE), scripts=scripts_of(_KIT, [_PAGE / "main.js"]),
     )  # fmt: skip
 
 
