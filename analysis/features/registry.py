@@ -14,7 +14,7 @@ from activation_store.lives import places_of
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, DumpMetadata
-from activation_store.selection import Subsample, join_rows, no_rows, select
+from activation_store.selection import Subsample, no_rows, select
 from analysis.features.body import BASICS, BELONGINGS, BODY, OVER_TIME, PLACE
 from analysis.features.choices import ACTIONS, CHOICES, GOAL, MOVED, WAYS
 from analysis.features.feature import Category, Feature
@@ -158,11 +158,15 @@ def read_history(
         folder, metadata, layers=[], columns=truth, leave_out=["tile", "inventory", "tables"], lives=lives,
         episodes=episodes,
     )  # fmt: skip
-    parts = [_own_rows_only(batch, metadata) for batch in read_batches(folder, metadata, wanted, progress)]
-    entity = join_rows([part.entity for part in parts], len(metadata.entity_columns))
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT}
-    no_items = no_rows(len(arrays["step"]), len(metadata.inventory_columns))
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in truth}
+    parts = []
+    for batch in read_batches(folder, metadata, wanted, progress):
+        own = batch.entity.values[Observed(batch, metadata).own_rows]
+        parts.append({"own": own, **batch.columns, **{name: getattr(batch, name) for name in _KEPT}})
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in ("own", *truth, *_KEPT)}
+    own = arrays.pop("own")
+    no_items = no_rows(len(own), len(metadata.inventory_columns))
+    columns = {name: arrays.pop(name) for name in truth}
+    entity = RaggedRows(own, np.arange(len(own) + 1))
     return Records(**arrays, activations={}, entity=entity, inventory=no_items, columns=columns)
 
 
@@ -172,17 +176,6 @@ def needs_history(features: Sequence[Feature], subsample: Subsample) -> bool:
 
 
 _KEPT = (*IDENTITY, "reward", "value", "action", "log_probability", "tile")
-
-
-def _own_rows_only(batch: Records, metadata: DumpMetadata) -> Records:
-    own = batch.entity.values[Observed(batch, metadata).own_rows]
-    return Records(
-        **{name: getattr(batch, name) for name in _KEPT},
-        activations={},
-        entity=RaggedRows(own, np.arange(len(own) + 1)),
-        inventory=batch.inventory,
-        columns=batch.columns,
-    )
 
 
 def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
