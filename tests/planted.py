@@ -127,10 +127,6 @@ def write_planted(folder: Path, planted: Planted, batch: int = 50, **changes: An
     return folder
 
 
-def with_ticks(planted: Planted, tick: np.ndarray) -> Planted:
-    return replace(planted, records=replace(planted.records, tick=tick))
-
-
 def _bouts(rng: np.random.Generator, ticks: int) -> np.ndarray:
     bouts = rng.integers(0, BEHAVIOURS, ticks)
     return np.repeat(bouts, rng.integers(5, 15, ticks))[:ticks]

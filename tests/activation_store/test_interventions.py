@@ -26,12 +26,15 @@ ROWS = [
 ]
 
 
-def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+def test_what_is_read_is_what_was_written_and_an_arms_lives_are_ordered(tmp_path: Path) -> None:
     write_lives(tmp_path / "lives.parquet", LivesTable.of_rows(ROWS))
     table = read_lives(tmp_path / "lives.parquet")
     assert table.arm.tolist() == ["edit", "edit", "twin"]
     assert table.edited.tolist() == [True, False, False]
     np.testing.assert_array_equal(table.outcomes["kl_total/Move"], [0.5, np.nan, np.nan])
+    edit = LivesTable.of_rows(ROWS).of_arm("edit")
+    assert edit.episode.tolist() == [0, 1]
+    assert edit.outcomes["ticks"].tolist() == [30, 12]
 
 
 def test_changes_of_earlier_versions_are_named_as_what_they_are(tmp_path: Path) -> None:
@@ -43,12 +46,6 @@ def test_changes_of_earlier_versions_are_named_as_what_they_are(tmp_path: Path) 
         "ticks", "off_manifold", "kl_in_play", "kl_in_play/Move", "value_change_in_play", "gain_in_play/Move/North",
         "moved_in_play/tick", "planned_in_play/x",
     }  # fmt: skip
-
-
-def test_an_arms_lives_are_ordered() -> None:
-    edit = LivesTable.of_rows(ROWS).of_arm("edit")
-    assert edit.episode.tolist() == [0, 1]
-    assert edit.outcomes["ticks"].tolist() == [30, 12]
 
 
 @pytest.mark.parametrize(

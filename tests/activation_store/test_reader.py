@@ -22,7 +22,7 @@ from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refuses
 from tests.fuzz import flip
-from tests.planted import planted_dump, planted_metadata, with_ticks, write_planted
+from tests.planted import planted_dump, planted_metadata, write_planted
 
 Change = Callable[[dict[str, Any]], None]
 Damage = Callable[[Path], object]
@@ -223,13 +223,6 @@ def test_episodes_come_whole_and_in_a_parquet_dump_one_after_the_other(tmp_path:
         assert_same_records(Records.concatenate(episodes), read_dump(dump, subsample=Subsample(every)))
 
 
-def test_negative_ticks_are_read(tmp_path: Path) -> None:
-    planted = planted_dump(agents=1, episodes=1, ticks=6)
-    shifted = with_ticks(planted, planted.records.tick - 3)
-    folder = write_planted(tmp_path / "dump", shifted)
-    np.testing.assert_array_equal(read_dump(folder).tick, shifted.records.tick)
-
-
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, form: Any) -> None:
     dump = write_planted(tmp_path / "dump", planted_dump(agents=2, episodes=2, ticks=6), format=form)
@@ -243,13 +236,10 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, form: A
         list(batches)
 
 
-def test_metadata_of_played_lives_have_no_further_keys() -> None:
+def test_only_simulated_lives_name_their_world_model() -> None:
     content = planted_metadata().to_json()
     assert not {"origin", "world_model_sha256"} & content.keys()
     assert DumpMetadata.from_json(content, "here").origin == "game"
-
-
-def test_simulated_lives_name_their_world_model_or_are_refused() -> None:
     simulated = dataclasses.replace(planted_metadata(), origin="simulated", world_model_sha256="a" * 64)
     assert DumpMetadata.from_json(simulated.to_json(), "here") == DumpMetadata.from_json(simulated.to_json(), "there")
     assert DumpMetadata.from_json(simulated.to_json(), "here").world_model_sha256 == "a" * 64

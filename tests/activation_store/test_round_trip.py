@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from activation_store.columns import pack_legal, unpack_legal
 from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
 from activation_store.formats.parquet_format import join_planes as join
 from activation_store.formats.parquet_format import split_planes as split
@@ -193,11 +192,6 @@ def test_what_is_unrecorded_reads_as_nan(tmp_path: Path, form: str) -> None:
     np.testing.assert_array_equal(records.action, planted.records.action)
 
 
-def test_masks_survive_packing() -> None:
-    allowed = np.random.default_rng(0).random((5, 27)) < 0.5
-    np.testing.assert_array_equal(unpack_legal(pack_legal(allowed), 27), allowed)
-
-
 @both_formats
 def test_progress_rises_from_nothing_to_all(tmp_path: Path, form: str) -> None:
     shares: list[float] = []
@@ -224,12 +218,9 @@ def test_every_number_survives(dtype: str) -> None:
     assert joined.dtype == kind and joined.tobytes() == values.tobytes()
 
 
-def test_the_first_plane_is_the_least_significant() -> None:
+def test_planes_are_of_bytes_the_least_significant_first_however_values_lie() -> None:
     low, high = split(np.array([[0x1234, -1]], np.int16))
     assert low.tolist() == [[0x34, 0xFF]] and high.tolist() == [[0x12, 0xFF]]
-
-
-def test_values_that_do_not_lie_together_and_no_records_are_split_as_well() -> None:
     values = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
     np.testing.assert_array_equal(join(split(values[:, :, 1]), np.dtype(np.int16)), values[:, :, 1])
     assert join(split(np.empty((0, 4), np.float32)), np.dtype(np.float32)).shape == (0, 4)

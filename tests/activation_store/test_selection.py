@@ -43,12 +43,6 @@ def test_the_draw_depends_on_seed_and_life_alone() -> None:
     assert subsample.first_kept(LIVES[:6]).tolist() == [3, 7, 2, 7, 7, 10]
 
 
-def test_every_record_after_those_skipped_is_as_likely_as_any_other() -> None:
-    subsample, rank = Subsample(5, skip_first=2, seed=3), np.arange(22)
-    kept = np.mean([subsample.keep(rank, np.full(22, first)) for first in subsample.first_kept(LIVES)], axis=0)
-    assert (kept[:2] == 0).all() and np.abs(kept[2:] - 0.2).max() < 0.03
-
-
 @pytest.mark.parametrize(
     ("subsample", "words"),
     [

@@ -52,16 +52,6 @@ def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     write_tensors(path, arrays, json.dumps(header), "policy")
 
 
-def rewrite_container(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change what the safetensors format itself says of the tensors."""
-    content = path.read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    change(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
-
-
 def test_the_same_policy_comes_back_and_makes_the_same_file(subject, path: Path, seen: np.ndarray, layout) -> None:
     loaded, info = load_checkpoint(path)
     assert info == replace(subject.info, steps=123) and read_info(path) == info
@@ -76,19 +66,6 @@ def test_the_same_policy_comes_back_and_makes_the_same_file(subject, path: Path,
         save_checkpoint(path, subject.policy, replace(subject.info, steps=123))
         contents.add(path.read_bytes())
     assert len(contents) == 1
-
-
-def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
-    whole = path.read_bytes()
-    random = np.random.default_rng(0)
-    header_length = int.from_bytes(whole[:8], "little")
-    places = [*random.integers(0, 8 + header_length, 40), *random.integers(8 + header_length, len(whole), 40)]
-    for place in places:
-        flip(path, place, 1 << int(random.integers(8)), whole)
-        check_refused(path)
-    for length in [0, 3, 7, 8, 100, 8 + header_length, len(whole) - 1]:
-        path.write_bytes(whole[:length])
-        check_refused(path)
 
 
 def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
@@ -125,7 +102,6 @@ def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> N
         (lambda header: header.update(environment=[1]), "'environment': Input should be an object"),
         (lambda header: header.update(environment={"mask_intrinsics": "some"}), "mask_intrinsics is 'some'"),
         (lambda header: header.update(environment={"view_radius": 8}), "view_radius is 8"),
-        (lambda header: header.update(environment={"view_radius": True}), "view_radius is True"),
         (lambda header: header.update(environment={"narrow_from": -1}), "narrow_from is -1, not a tick"),
         (lambda header: header.update(environment={"task_shown_for": "long"}), "task_shown_for is 'long'"),
         (lambda header: header.update(agent="gone"), "no agent 'gone'"),
@@ -138,18 +114,15 @@ def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> N
         (lambda header: header["layout"].update(heads={}), "'layout.heads'"),
         (lambda header: header["policy_arguments"].update(hidden_size=0), "hidden_size is 0"),
         (lambda header: header["policy_arguments"].update(hidden_size=24), "another architecture"),
-        (lambda header: header["policy_arguments"].update(hidden_size="16"), "another architecture"),
         (lambda header: header["policy_arguments"].update(hidden_size=1 << 20), "larger than the weights in the file"),
         (lambda header: header["policy_arguments"].update(hidden_size=10**30), "another architecture"),
         (lambda header: header["recurrent_arguments"].update(layers=-1), "layers is -1"),
         (lambda header: header["recurrent_arguments"].update(layers=1_000_000), "another architecture"),
         (lambda header: header["recurrent_arguments"].update(layers=0, cell="rnn"), "cell is 'rnn'"),
-        (lambda header: header["recurrent_arguments"].update(cell=["gru"]), "another architecture"),
         (lambda header: header["recurrent_arguments"].update(cell="gru"), "another architecture"),
         (lambda header: header["layout"].update(materials=10**11), "'layout.materials'"),
         (lambda header: header["layout"].update(materials=60_000), "larger than the weights in the file"),
         (lambda header: header["layout"].update(tiles=9), "another architecture"),
-        (lambda header: header["layout"].update(tiles=-5), "'layout.tiles'"),
         (lambda header: header["layout"].update(item_columns=[]), "another architecture"),
     ],
 )
@@ -166,23 +139,6 @@ def with_doubles(path: Path) -> None:
     write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text, "policy")
 
 
-def with_dtype(dtype: str) -> Callable[[Path], None]:
-    return lambda path: rewrite_container(
-        path, lambda header: [item.update(dtype=dtype) for item in header.values() if "dtype" in item]
-    )
-
-
-def with_entry(entry: str) -> Callable[[Path], None]:
-    metadata = {"nmmo_interpretability": entry}
-    return lambda path: rewrite_container(path, lambda header: header["__metadata__"].update(metadata))
-
-
-ENTRIES = (
-    '{"info": "\\ud800", "sha256": "x"}', '{"info": 1, "sha256": "x"}', '{"info": "x"}', "[" * 200_000, "[]", "3",
-    '"x"',
-)  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -194,8 +150,6 @@ ENTRIES = (
             "numbers of a type that this project never writes",
         ),
         (with_doubles, "torch.float64, not"),
-        *((with_dtype(dtype), "") for dtype in ("BF16", "F8_E4M3", "F4")),
-        *((with_entry(entry), "has a damaged header") for entry in ENTRIES),
     ],
 )
 def test_another_file_is_refused(path: Path, damage: Callable[[Path], object], message: str) -> None:

@@ -90,19 +90,17 @@ def path(tmp_path: Path, small_world, task, maps) -> Path:
     return tmp_path / "policy.safetensors"
 
 
-def test_a_checkpoint_restores_the_codebook(path: Path) -> None:
+def test_a_checkpoint_restores_the_codebook_and_a_policy_without_one_says_nothing_of_it(
+    path: Path, small_world, task, maps
+) -> None:
     policy, info = load_checkpoint(path)
     assert info.semantic == SemanticShape(CODES) and policy.semantic is not None
     again = path.with_name("again.safetensors")
     save_checkpoint(again, policy, info)
     assert again.read_bytes() == path.read_bytes()
-
-
-def test_a_policy_without_one_says_nothing_of_it(path: Path, small_world, task, maps) -> None:
-    with_codes, _ = load_checkpoint(path)
     made = tiny_entrant(small_world, task, maps, seed=1, hidden_size=UNITS)
     assert "semantic" not in json.loads(made.info.to_header()) and made.policy.semantic is None
-    others = {name: tensor for name, tensor in with_codes.state_dict().items() if not name.startswith("semantic.")}
+    others = {name: tensor for name, tensor in policy.state_dict().items() if not name.startswith("semantic.")}
     plain = made.policy.state_dict()
     assert others.keys() == plain.keys() and all(torch.equal(others[name], plain[name]) for name in plain)
     assert_refuses("no layer semantic_code in this policy", run_with_layers, made.policy, None, None, ["semantic_code"])

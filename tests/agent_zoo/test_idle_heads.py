@@ -9,7 +9,6 @@ import pufferlib.vector
 import pytest
 import torch
 
-from agent_zoo.network_parts import distribution as idle_heads
 from agent_zoo.network_parts.distribution import (
     DECIDED_BY,
     ILLEGAL,
@@ -51,7 +50,7 @@ def distribution(target: list[list[float]]) -> ActionDistribution:
     return ActionDistribution(HEADS, only, [*even, Choices(everyone, torch.full_like(everyone, TARGET), logits)])
 
 
-def test_a_style_counts_only_if_somebody_is_attacked() -> None:
+def test_a_style_counts_only_if_somebody_is_attacked_and_its_entropy_by_the_chance_of_that() -> None:
     chosen = distribution([[0.5, 0.25, 0.25]] * 2)
     actions = torch.tensor([[1, 0, 0], [1, NOBODY, 0]])  # the first agent attacks, the second does not
     assert counted(HEADS, actions).tolist() == [[True, True, True], [False, True, True]]
@@ -59,9 +58,6 @@ def test_a_style_counts_only_if_somebody_is_attacked() -> None:
     assert log_probability(chosen, actions, ignore_idle=True).tolist() == pytest.approx([attacked, spared])
     all_heads = [attacked, math.log(1 / 3) + spared]
     assert log_probability(chosen, actions, ignore_idle=False).tolist() == pytest.approx(all_heads)
-
-
-def test_entropy_of_a_style_counts_by_the_chance_of_an_attack() -> None:
     probabilities = [0.5, 0.25, 0.25]
     chosen = distribution([probabilities])
     target = -sum(p * math.log(p) for p in probabilities)
@@ -93,13 +89,6 @@ def test_a_probability_is_found_among_rows_by_the_environments_number() -> None:
     known = ActionDistribution(HEADS, torch.tensor([[0, 0, 0], [0, 9, 0], [0, 0, 0]]), [rows])
     assert known.probability_of(1, 9).tolist() == pytest.approx([0, 1, 0.7])
     assert known.probability_of(1, 7).tolist() == pytest.approx([0.5, 0, 0.2])
-
-
-def test_every_head_named_here_is_one_of_the_game(layout: ObservationLayout) -> None:
-    heads = {head.name: head for head in layout.heads}
-    assert DECIDED_BY.keys() <= heads.keys()
-    assert all(heads[by].noop is not None for by in DECIDED_BY.values())
-    assert len(idle_heads._pairs(layout.heads)) == len(DECIDED_BY)
 
 
 @pytest.fixture(scope="module")

@@ -249,14 +249,11 @@ def test_units_lose_their_content_at_the_pace_of_their_time_constants(cell: type
     torch.testing.assert_close(kept, expected.expand(LAYERS, 1, UNITS))
 
 
-def test_an_input_gate_opens_as_far_as_the_forget_gate_closes() -> None:
+def test_input_gates_open_as_far_as_forget_gates_close_and_moving_averages_start_slow_by_themselves() -> None:
     memory = LSTM(UNITS, 1)
     start_slow(memory, longest=50)
     entering, forgetting, *_ = memory._gates(0, torch.zeros(1, UNITS), torch.zeros(1, UNITS))
     torch.testing.assert_close(entering + forgetting, torch.ones(1, UNITS))
-
-
-def test_moving_averages_start_slow_by_themselves() -> None:
     memory = LeakyAverages(UNITS, 1)
     before = memory.leak.clone()
     start_slow(memory, longest=50)

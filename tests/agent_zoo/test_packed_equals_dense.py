@@ -11,7 +11,6 @@ from agent_zoo import Network
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, legal_options, pack
 from benchmarks.dense import DenseObservation, DensePolicy, dense_recurrent
-from tests.conftest import AGENT
 
 NETWORKS = [
     (name, network)
@@ -105,23 +104,6 @@ def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: Observati
         assert torch.equal(getattr(taken, table).values, getattr(alone, table).values)
         assert torch.equal(getattr(taken, table).counts, getattr(alone, table).counts)
     assert torch.equal(taken.legal, alone.legal) and torch.equal(taken.material, alone.material)
-
-
-@pytest.mark.parametrize("policy", [(AGENT, "published")], indirect=True)  # all agents draw from the same distribution
-def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, layout) -> None:
-    one = np.repeat(seen[len(seen) // 2 : len(seen) // 2 + 1], 4_000)
-    observation = pack(one, layout)
-    with torch.no_grad():
-        encoded, candidates = policy.encode_observations(observation)
-        distribution = policy.action_decoder(encoded, candidates, observation)
-        actions = distribution.sample(torch.from_numpy(np.random.default_rng(0).random((4_000, len(layout.heads)))))
-    legal = legal_options(observation, layout)[0].split([head.size for head in layout.heads])
-    direction = [head.name for head in layout.heads].index("Move.Direction")
-    for column, allowed in enumerate(legal):
-        assert allowed[actions[:, column]].all()
-    expected = distribution.log_probabilities[direction][0].exp()
-    observed = torch.bincount(actions[:, direction], minlength=5) / len(actions)
-    torch.testing.assert_close(observed.double(), expected, atol=0.03, rtol=0)
 
 
 @pytest.mark.parametrize("agent", agent_zoo.names())

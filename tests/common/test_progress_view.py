@@ -3,6 +3,7 @@
 import io
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
@@ -11,11 +12,11 @@ from common.progress_view import SHARE, ProgressLines, progress, progress_line, 
 from reinforcement_learning.training.training_run import TrainingDisplay
 
 
+@dataclass
 class Clock:
     """A clock that advances on request."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now: float = 1000.0
 
     def __call__(self) -> float:
         return self.now

@@ -52,12 +52,16 @@ def test_the_environment_turns_it_off(
     assert is_local(True, WandbSettings()) == (online != "online")
 
 
-def test_disabled_contacts_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_disabled_contacts_nobody_and_without_tracking_nothing_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     check_login("online")
     run = MirroredRun("online", tmp_path, tmp_path / "id", still="all goes on")
     run.log({"reward": 1.0})
     run.finish()
+    with mirrored(None, "run", {}, tmp_path) as mirror:
+        mirror.log({"topk_8x_k32/unexplained": 0.4})
     assert not list(tmp_path.iterdir())
 
 
@@ -185,9 +189,3 @@ def test_offline_curves_are_kept_in_their_folder(monkeypatch: pytest.MonkeyPatch
     while b"topk_8x_k32/unexplained" not in run.read_bytes() and time.monotonic() < patience:
         time.sleep(0.1)
     assert b"topk_8x_k32/unexplained" in run.read_bytes()
-
-
-def test_nothing_is_kept_without_tracking(tmp_path: Path) -> None:
-    with mirrored(None, "run", {}, tmp_path) as mirror:
-        mirror.log({"topk_8x_k32/unexplained": 0.4})
-    assert not list(tmp_path.iterdir())

@@ -2,16 +2,12 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from time import process_time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from analysis.findings.study_file import read_study
-from common.user_error import UserError
 from common.yaml_file import read_yaml
 from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.run_settings import load_settings
@@ -33,18 +29,12 @@ REFUSED = {
     "a list that holds itself": ("&a [*a]", "line 1: the alias *a"),
     "no such date": ("a: 1\nb: 2001-99-99", "line 2: '2001-99-99' is not a valid timestamp"),
     "no integer": ('!!int "abc"', "line 1: 'abc' is not a valid int"),
-    "an empty integer": ('!!int ""', "'' is not a valid int"),
     "no boolean": ("!!bool abc", "'abc' is not a valid bool"),
-    "no date at all": ("!!timestamp abc", "'abc' is not a valid timestamp"),
     "an integer of many digits": ("a: " + "9" * 4301, "a number of 4,301 characters; at most 100"),
-    "a hexadecimal integer of many digits": ("a: 0x" + "f" * 5000, "a number of 5,002 characters"),
     "an integer of many sixties": ("a: 1" + ":1" * 100_000, "a number of 200,001 characters"),
-    "a float of many sixties": ("a: 1" + ":1" * 1000 + ".5", "a number of 2,003 characters"),
     "deep brackets": ("[" * 5000, "nested deeper than 32 levels"),
-    "deep lists": ("- " * 5000, "nested deeper than 32 levels"),
     "deep settings": ("\n".join(" " * depth + "a:" for depth in range(100)), "line 32: nested deeper"),
     "no such character": ('"\\UFFFFFFFF"', "too large"),
-    "a character beyond all": ('"\\U00110000"', "too large"),
     "half a character": ('a: "\\ud800"', r"line 1: '\ud800' is no character of a text"),
     "half a character as a key": ('"\\udfff": 1', "is no character of a text"),
     "the end of texts": ('a: "x\\0y"', r"line 1: '\x00' is no character of a text"),
@@ -133,12 +123,3 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
         assert "is not a plain file" in message or "cannot be read" in message
     for read in READERS.values():
         assert_refuses("is not a plain file", read, pipe)
-
-
-@given(st.text(alphabet=st.sampled_from(list("[]{}:,-?!&*#|>'\"%@` \n\t0123456789abe.+_~<=\\xU")), max_size=60))
-@settings(max_examples=300)
-def test_arbitrary_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    path = tmp_path_factory.getbasetemp() / "arbitrary.yaml"
-    path.write_text(text)
-    with suppress(UserError):
-        read_yaml(path, "--config")

@@ -11,10 +11,9 @@ import pytest
 from activation_store.exchange.export import convert, sample
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
-from common.user_error import UserError
 from tests.activation_store.exchange.conftest import silent
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, python, run_here, run_well
+from tests.command import assert_refused, assert_refuses, python, run_here
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -35,20 +34,6 @@ def test_there_and_back_changes_no_byte_and_float16_remembers_what_it_cost(
     assert half.precision_error == back.precision_error and set(half.precision_error) == set(half.layers)
     assert back.precision == "float32"
     assert_same_records(read_dump(tmp_path / "half"), read_dump(tmp_path / "full"))
-
-
-@pytest.mark.slow
-def test_the_analysis_does_not_depend_on_the_format(dumps: dict[str, Path], tmp_path: Path) -> None:
-    for name in ("json", "parquet"):
-        place = tmp_path / name / "planted"
-        shutil.copytree(dumps[name], place)
-        run_well(
-            "analyze_activations.py", place, "--subsample", 2, "--projection", "pca",
-            "--output-dir", tmp_path / name / "results",
-        )  # fmt: skip
-    first, second = (next((tmp_path / name / "results").iterdir()) for name in ("json", "parquet"))
-    for name in ("embedding.npy", "summary.json", "summary.txt", "pca_scatter.png"):
-        assert (first / name).read_bytes() == (second / name).read_bytes(), name
 
 
 def test_a_dump_of_schema_version_1_is_read_and_converted(tmp_path: Path) -> None:
@@ -77,10 +62,10 @@ def test_a_sample_holds_whole_lives(dumps: dict[str, Path], tmp_path: Path, form
 
 
 def test_a_sample_of_episodes(dumps: dict[str, Path], tmp_path: Path) -> None:
-    sample(dumps["parquet"], tmp_path / "sample", lives=None, episodes=2, seed=0, report=silent)
+    how = {"lives": None, "seed": 0, "report": silent}
+    sample(dumps["parquet"], tmp_path / "sample", episodes=2, **how)
     assert len(read_metadata(tmp_path / "sample").files) == 2
-    with pytest.raises(UserError, match="holds 3 episodes, not 4"):
-        sample(dumps["parquet"], tmp_path / "other", lives=None, episodes=4, seed=0, report=silent)
+    assert_refuses("holds 3 episodes, not 4", sample, dumps["parquet"], tmp_path / "other", episodes=4, **how)
 
 
 def store(*arguments: object) -> subprocess.CompletedProcess[str]:

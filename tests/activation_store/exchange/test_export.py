@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -17,9 +18,8 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, Format
 from activation_store.selection import Subsample
-from common.user_error import UserError
 from tests.activation_store.exchange.conftest import LAYERS, silent
-from tests.command import assert_refused, run
+from tests.command import assert_refused, assert_refuses, run
 from tests.fuzz import flip
 from tests.planted import planted_dump, write_planted
 
@@ -74,10 +74,8 @@ def test_a_selection(dumps: dict[str, Path], tmp_path: Path, form: Format) -> No
         assert table[name].to_pylist() == getattr(records, name).tolist()
     assert table["activation/lstm_cell"].to_pylist() == records.activations["lstm_cell"].tolist()
     prefixes = ("activation/", "tile/", "table/")
-    assert [name for name in table.column_names if name.startswith(prefixes)] == [
-        "activation/lstm_cell",
-        "table/Inventory",
-    ]
+    shown = [name for name in table.column_names if name.startswith(prefixes)]
+    assert shown == ["activation/lstm_cell", "table/Inventory"]
 
 
 def test_half_precision_is_exported_as_single(dumps: dict[str, Path], tmp_path: Path) -> None:
@@ -122,38 +120,22 @@ def test_a_damaged_dump_leaves_no_export(dumps: dict[str, Path], tmp_path: Path)
     convert(dumps["json"], tmp_path / "dump", "parquet", None, silent)
     last = tmp_path / "dump" / "episode-000002.parquet"
     flip(last, last.stat().st_size // 2, 255)
-    with pytest.raises(UserError, match=r"episode-000002.parquet does not match its SHA-256"):
-        export(tmp_path / "dump", tmp_path / "out.parquet", silent)
+    message = "episode-000002.parquet does not match its SHA-256"
+    assert_refuses(message, export, tmp_path / "dump", tmp_path / "out.parquet", silent)
     assert [path.name for path in tmp_path.iterdir()] == ["dump"]
 
 
-def _pandas(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    frame = pytest.importorskip("pandas").read_parquet(path)
-    return frame["agent_id"].to_numpy(), np.stack(frame["activation/lstm_cell"])
+OTHERS: dict[str, Callable[[Any, Path], Any]] = {
+    "pandas": lambda pandas, path: pandas.read_parquet(path),
+    "polars": lambda polars, path: polars.read_parquet(path),
+    "duckdb": lambda duckdb, path: duckdb.read_parquet(str(path)).to_arrow_table().to_pydict(),
+    "datasets": lambda datasets, path: datasets.Dataset.from_parquet(str(path), cache_dir=str(path.parent / "cache")),
+}
 
 
-def _polars(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    frame = pytest.importorskip("polars").read_parquet(path)
-    return frame["agent_id"].to_numpy(), np.array(frame["activation/lstm_cell"].to_list(), np.float32)
-
-
-def _duckdb(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    query = f"""select agent_id, "activation/lstm_cell" from '{path}'"""
-    rows = pytest.importorskip("duckdb").sql(query).fetchall()
-    return np.array([row[0] for row in rows]), np.array([row[1] for row in rows], np.float32)
-
-
-def _datasets(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    table = pytest.importorskip("datasets").Dataset.from_parquet(str(path), cache_dir=str(path.parent / "cache"))
-    columns = table.with_format("numpy")[:]
-    return columns["agent_id"], np.stack(columns["activation/lstm_cell"])
-
-
-@pytest.mark.parametrize("read", [_pandas, _polars, _duckdb, _datasets])
-def test_other_programs_read_it(
-    dumps: dict[str, Path], exported: Path, read: Callable[[Path], tuple[np.ndarray, np.ndarray]]
-) -> None:
-    agent, cell = read(exported)
-    records = read_dump(dumps["parquet"])
-    assert np.array_equal(agent, records.agent_id)
-    assert np.array_equal(cell, records.activations["lstm_cell"])
+@pytest.mark.parametrize("program", OTHERS)
+def test_other_programs_read_it(dumps: dict[str, Path], exported: Path, program: str) -> None:
+    columns, records = OTHERS[program](pytest.importorskip(program), exported), read_dump(dumps["parquet"])
+    assert np.array_equal(columns["agent_id"], records.agent_id)
+    cells = np.array([list(cell) for cell in columns["activation/lstm_cell"]], np.float32)
+    assert np.array_equal(cells, records.activations["lstm_cell"])

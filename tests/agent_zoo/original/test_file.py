@@ -1,6 +1,5 @@
 """Checkpoints of the original are read exactly; hostile ones run nothing, and take neither time nor memory."""
 
-import builtins
 import hashlib
 import io
 import os
@@ -141,6 +140,8 @@ def test_the_trainer_s_state_tells_the_agent_steps(tmp_path: Path) -> None:
     assert read(path).steps == 2176 and newest_model(tmp_path) == path
     other = read(tmp_path / "model_000002.pt")
     assert other.steps is None and "of another checkpoint" in other.unknown[0]
+    (tmp_path / "none").mkdir()
+    assert_refuses(r"there is no checkpoint \(model_NUMBER.pt\) in", newest_model, tmp_path / "none")
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the original's checkpoints are not in the repository")
@@ -155,10 +156,6 @@ def test_the_run_folder_of_the_original_tells_the_agent_steps(tmp_path: Path) ->
 def test_a_strange_number_of_agent_steps_is_unknown(tmp_path: Path, steps: Any) -> None:
     original = read(run_folder(tmp_path, {"agent_step": steps, "model_name": "model_000012.pt"}))
     assert original.steps is None and original.unknown[0].startswith("agent-steps (")
-
-
-def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
-    assert_refuses(r"there is no checkpoint \(model_NUMBER.pt\) in", newest_model, tmp_path)
 
 
 # Hostile files: each would make the canary if anything in it ran.
@@ -185,10 +182,7 @@ def reduced(of: Any) -> bytes:
 RUNNING: dict[str, Callable[[Path], bytes]] = {
     "the whole file": lambda c: pickled(bomb(c)),
     "by Python": lambda c: reduced((os.mkdir, (str(c),))),
-    "eval by Python": lambda c: reduced((builtins.eval, (f"__import__('os').mkdir({str(c)!r})",))),
     "exec": lambda c: pickled(call("builtins", "exec", f"import os; os.mkdir({str(c)!r})")),
-    "of Python 2": lambda c: pickled(call("__builtin__", "eval", f"__import__('os').mkdir({str(c)!r})")),
-    "a process": lambda c: pickled(call("subprocess", "Popen", ["mkdir", str(c)])),
     "a parameter": lambda c: pickled(module("a.B", {"a": bomb(c)})),
     "a parameter's tensor": lambda c: pickled(module("a.B", {"a": parameter(bomb(c))})),
     "a buffer": lambda c: pickled(network(_buffers={"a": bomb(c)})),
@@ -214,7 +208,6 @@ RUNNING: dict[str, Callable[[Path], bytes]] = {
     "NEWOBJ_EX": lambda c: pickled(Code(code(Name("os", "mkdir")) + code((str(c),)) + code({}) + b"\x92")),
     "STACK_GLOBAL": lambda c: pickled(Code(code("os") + code("mkdir") + b"\x93" + code((str(c),)) + b"R")),
     "torch's own reader": lambda c: pickled(call("torch.serialization", "load", str(c))),
-    "numpy's reader": lambda c: pickled(call("numpy", "load", str(c), None, True)),
     "an import": lambda c: pickled(call("canary_module", "thing")),
     "the pickle of a legacy file": lambda c: b"\x80\x02" + code(bomb(c)) + b".",
     "a method of a file": lambda c: pickled(Call(Name("pathlib", "Path.mkdir"), (call("pathlib", "Path", str(c)),))),
@@ -305,10 +298,6 @@ def test_python_itself_sees_nothing_but_files_being_opened(canary: Path, tmp_pat
 # Files that claim much: each must be refused, or read, at once.
 
 
-def nested(depth: int, begin: bytes, end: bytes) -> bytes:
-    return pickled(Code(begin * depth + b"N" + end * depth))
-
-
 def shared(times: int) -> Call:
     """A module that holds the same one twice, which does so too, and so on."""
     doubled = code(network())
@@ -384,10 +373,8 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
     "a storage of terabytes": (lambda: one(storage("0", 1 << 39), 1 << 39), "more numbers than the file"),
     "a long storage of a small tensor": (lambda: one(storage("0", 1 << 39), 4), "should have"),
     "a number of bytes that no file has": (lambda: claimed_size(0xFFFFFFF0), "overlap|should have|damaged"),
-    "a shape beyond its storage": (lambda: one(storage("0", 4), 5), "beyond its storage"),
     "an offset beyond its storage": (lambda: one(storage("0", 4), 4, offset=1), "beyond its storage"),
     "strides beyond the storage": (lambda: one(storage("0", 4), 2, 2, stride=(3, 1)), "beyond its storage"),
-    "a negative stride": (lambda: one(storage("0", 4), 4, stride=(-1,)), "whole numbers from 0"),
     "a negative offset": (lambda: one(storage("0", 4), 1, offset=-1), "whole numbers from 0"),
     "a shape of one number": (lambda: one(storage("0", 4), 1 << 38, stride=(0,)), "more numbers than the file"),
     "a shape of a huge number": (lambda: one(storage("0", 4), 1 << 4000, stride=(1,)), "whole numbers from 0"),
@@ -402,8 +389,7 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
     "entries on top of each other": (overlapping, "overlap"),
     "20,000 entries": (many_entries, "more than 16,384 entries"),
     "an entry twice": (twice, "twice"),
-    "lists in lists": (lambda: archive(nested(150_000, b"](", b"e")), "no network"),
-    "tuples in tuples": (lambda: archive(nested(150_000, b"(", b"t")), "no network"),
+    "lists in lists": (lambda: archive(pickled(Code(b"](" * 150_000 + b"N" + b"e" * 150_000))), "no network"),
     "a deep tuple as key": (
         lambda: archive(pickled(Code(b"}(" + b"(" * 100_000 + b"t" * 100_000 + b"Nu"))), "no network",
     ),
@@ -412,9 +398,6 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a huge place in the memo": (lambda: archive(pickled(Code(b"Nr\xff\xff\xff\xff"))), "no network"),
     "a million operations": (lambda: archive(b"\x80\x02" + b"N" * (1 << 20) + b"."), "operations"),
-    "a text that is not there": (lambda: archive(b"\x80\x02X\xff\xff\xff\x7f."), "damaged"),
-    "an empty stack": (lambda: archive(b"\x80\x020000."), "damaged"),
-    "no end": (lambda: archive(b"\x80\x02N"), "damaged"),
     "an extension's number": (lambda: archive(b"\x80\x02\x82\x01."), "EXT1"),
     "a change of a class": (lambda: archive(pickled(Code(code(Name("os", "environ")) + b"}b"))), "damaged"),
     "a change of a module's list": (lambda: archive(pickled(Code(code(Name("sys", "path")) + b"(Ne"))), "damaged"),
@@ -433,8 +416,6 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
     "an archive of something else": (lambda: archive(b"", root="a/b"), "not one that torch wrote"),
     "big-endian numbers": (lambda: archive(b"", byteorder=b"big"), "byte order"),
     "no archive": (lambda: b"not an archive", "not a file that torch wrote"),
-    "nothing": (lambda: b"", "empty"),
-    "half an archive": (lambda: one(storage("0", 4), 4)[:-60], "damaged"),
 }  # fmt: skip
 
 
@@ -444,32 +425,13 @@ def test_files_that_claim_much_are_refused_at_once(tmp_path: Path, what: str) ->
     assert re.search(message, refused(write(tmp_path / "a.pt", content())))
 
 
-def test_a_file_larger_than_any_checkpoint_is_not_read(tmp_path: Path) -> None:
+def test_what_is_too_large_no_plain_file_or_of_torch_before_zip_archives_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "a.pt").open("wb") as file:
         file.truncate(1 << 40)
     assert "1,099,511,627,776 bytes" in refused(tmp_path / "a.pt")
-
-
-@pytest.mark.parametrize("make_path", [os.mkfifo, os.mkdir])
-def test_what_is_no_plain_file_is_refused(tmp_path: Path, make_path: Callable[[Path], None]) -> None:
-    make_path(tmp_path / "a.pt")
-    refused(tmp_path / "a.pt")
-
-
-def test_the_format_of_torch_before_zip_archives_is_refused(tmp_path: Path) -> None:
     torch.save({"a": torch.ones(2)}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
     assert "torch before 1.6" in refused(tmp_path / "a.pt")
-
-
-@pytest.mark.skipif(not FIXTURES.is_dir(), reason="the original's checkpoints are not in the repository")
-@pytest.mark.parametrize(
-    ("name", "tensors", "numbers"),
-    [
-        ("neurips23_start_kit_small", 51, 287_543), ("yaofeng_small", 86, 731_991), ("takeru_small", 49, 268_711),
-        ("hybrid_small", 53, 301_991), ("takeru_full", 49, 2_687_079),
-    ],
-)  # fmt: skip
-def test_files_that_the_original_wrote(name: str, tensors: int, numbers: int) -> None:
-    original = read(FIXTURES / "policies" / f"{name}.pt")
-    assert len(original.tensors) == tensors and sum(item.numel() for item in original.tensors.values()) == numbers
-    assert original.classes[0] == "pufferlib.frameworks.cleanrl.RecurrentPolicy" and original.strangers == ()
+    for make_path in (os.mkfifo, os.mkdir):
+        (tmp_path / "a.pt").unlink()
+        make_path(tmp_path / "a.pt")
+        refused(tmp_path / "a.pt")
