@@ -20,6 +20,7 @@ from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.training.run_folder import TrainingFolder
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
+from tests.fuzz import Bench
 from tests.recorded import Recording, record
 from tests.recorded_features import RecordedFeatures, recorded_features, shared_sparse_run
 from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
@@ -128,6 +129,11 @@ def without_curves() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingFolder, "draw_curves", lambda _: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(request, tmp_path_factory)
 
 
 @pytest.fixture

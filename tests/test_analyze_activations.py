@@ -20,14 +20,8 @@ from tests.shared import shared_folder
 
 FIGURES = {"umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png"}
 ALWAYS = {
-    "run.json",
-    "summary.json",
-    "summary.txt",
-    "report.html",
-    "features.npz",
-    "directions.safetensors",
-    "DONE.json",
-}
+    "run.json", "summary.json", "summary.txt", "report.html", "features.npz", "directions.safetensors", "DONE.json",
+}  # fmt: skip
 OF_CLUSTERS = {"embedding.npy", "cluster_labels.npz", "cluster_features.png"}
 OF_COMPONENTS = {"pca.npz", "pca_pairs.png", "pca_feature_correlations.png", "pca_feature_profiles.png"}
 SUBSAMPLE = 2
@@ -126,10 +120,6 @@ def test_the_same_seed_gives_the_same_run_in_another_process(run: Path, dump: Pa
     done = run_script("analyze_activations.py", dump, "--subsample", SUBSAMPLE, "--output-dir", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (again,) = tmp_path.iterdir()
-    assert_same_run(run, again)
-
-
-def assert_same_run(run: Path, again: Path) -> None:
     assert names(run) == names(again)
     for name in names(run) - {"run.json", "DONE.json"}:
         if name.endswith(".npz"):
@@ -284,14 +274,6 @@ def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> No
     with np.load(folder / "residualized.npz", allow_pickle=False) as arrays:
         assert len(arrays["label"]) == summary["records"] and arrays["label"].max() + 1 == again["clusters"]
     assert again["variables"] == ["tick", "is_idle"] and 0 < again["variance_removed"] < 1
-
-
-@pytest.mark.slow
-def test_all_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None:
-    dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
-    options = ["--features", "extended", "--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "3"]
-    folder = analyse(dump, tmp_path / "results", "--subsample", 4, *options)
-    assert len(summary_of(folder)["components"]["features"]) > 100
 
 
 def refused(dump: Path, results: Path, *options: object) -> str:

@@ -15,7 +15,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.tasks import evaluation_tasks
 from reinforcement_learning.play.evaluation_results import EvaluationJournal
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, python, run_here, run_well, start
+from tests.command import assert_refused, run_here, run_well, start
 from tests.shared import shared_folder
 from tests.tiny_policies import save_policies, world_options
 
@@ -102,24 +102,6 @@ def test_the_original_protocol_is_recorded_and_never_mixed(
     assert_refused(run_here("evaluate.py", policies, *command, "--env.num-maps", 7), "num_maps 256", "leave out")
 
 
-def test_other_tasks_and_other_names_of_files(policies: Path, world: list[object], tmp_path: Path) -> None:
-    tasks = tmp_path / "mine.yaml"
-    tasks.write_text("- {predicate: TickGE, arguments: {num_tick: 5}}\n")
-    command = ("evaluate.py", policies, "pve", "-p", "take", "-n", 1, *ALONE, *world)
-    done = run_well(*command, "--task-file", tasks)
-    lists = json.loads((policies / "mine_eval_pve_1.json").read_text())["take"]
-    (name,) = (key for key in lists if key.startswith("curriculum/"))
-    assert "TickGE" in name and "proc_eval_result.py" not in done.stdout
-    run_well(*command, "--save-file-prefix", "held")
-    assert len(json.loads((policies / "held_1.json").read_text())["take"]["length"]) == 16
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_same_numbers_as_one(evaluated: Path, policies: Path, world: list[object]) -> None:
-    python("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
-    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
-
-
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Path, world: list[object]) -> None:
     command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
@@ -143,7 +125,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob(".eval*"))
 
 
-def test_what_is_there_is_neither_played_again_nor_mixed_with_other_weights(
+def test_what_is_there_is_neither_played_again_nor_mixed_with_other_weights_or_another_contest(
     evaluated: Path, world: list[object], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(evaluated, tmp_path / "evaluated")
@@ -154,13 +136,8 @@ def test_what_is_there_is_neither_played_again_nor_mixed_with_other_weights(
     shutil.copy(folder / "kit.safetensors", folder / "yao.safetensors")
     command = ("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
     assert_refused(run_here(*command), "eval_pvp_1.json", "yao", "made in another way")
-
-
-def test_another_contest_is_not_added_to_a_pvp_file(evaluated: Path, world: list[object], tmp_path: Path) -> None:
-    folder = shutil.copytree(evaluated, tmp_path / "contests")
     for name in ("kit", "yao"):
         shutil.copy(folder / f"{name}.safetensors", folder / f"{name}_2.safetensors")
-    before = (folder / "eval_pvp_1.json").read_bytes()
     command = ("evaluate.py", folder, "pvp", "-p", "kit_2,yao_2", "-n", 5, *world)
     assert_refused(run_here(*command), "eval_pvp_1.json", "another contest, with kit, take", "move it away")
     assert (folder / "eval_pvp_1.json").read_bytes() == before
@@ -176,7 +153,7 @@ def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, wor
     assert all(lists["provenance"]["opponents"] == [] for lists in content.values())
 
 
-def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object]) -> None:
+def test_a_single_task_others_and_other_names_of_files(policies: Path, world: list[object], tmp_path: Path) -> None:
     done = run_well("evaluate.py", policies, "pvp", "-n", 1, *ALONE, "-t", "GO_FARTHEST", *world)
     assert "proc_eval_result" not in done.stdout
     (path,) = policies.glob("*.json")
@@ -185,6 +162,15 @@ def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object])
         assert [name for name in lists if name.startswith("curriculum/")] == [
             "curriculum/Task_CountEvent_(event:GO_FARTHEST_N:64)_reward_to:agent"
         ]
+    tasks = tmp_path / "mine.yaml"
+    tasks.write_text("- {predicate: TickGE, arguments: {num_tick: 5}}\n")
+    command = ("evaluate.py", policies, "pve", "-p", "take", "-n", 1, *ALONE, *world)
+    done = run_well(*command, "--task-file", tasks)
+    lists = json.loads((policies / "mine_eval_pve_1.json").read_text())["take"]
+    (name,) = (key for key in lists if key.startswith("curriculum/"))
+    assert "TickGE" in name and "proc_eval_result.py" not in done.stdout
+    run_well(*command, "--save-file-prefix", "held")
+    assert len(json.loads((policies / "held_1.json").read_text())["take"]["length"]) == 16
 
 
 def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Path) -> None:
@@ -192,6 +178,8 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
     empty.mkdir()
     for arguments, parts in (
         ((empty, "pvp"), ("no policy", str(empty))),
+        ((policies, "pvp", "--env.view-radius", 3), ("--env.view-radius", "--untrained only")),
+        ((policies, "pvp", "--env.mask-intrinsics", "own"), ("--env.mask-intrinsics", "--untrained only")),
         ((tmp_path / "none", "pvp"), ("not a folder", str(tmp_path / "none"))),
         ((policies, "pvp", "-p", "kit,nobody"), ("nobody", "kit, take, yao")),
         ((policies, "pvp", "-p", "kit"), ("at least two policies",)),
@@ -238,11 +226,6 @@ def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSe
     agents = {"other_tasks": agents["debug"]}
     save_policies(folder, small_world, replace(task, embedding_size=24), ensure_maps(small_world, numbers=()), agents)
     return folder
-
-
-@pytest.mark.parametrize("option", [("--env.view-radius", 3), ("--env.mask-intrinsics", "own")])
-def test_what_trained_policies_are_shown_cannot_be_changed(policies: Path, option: tuple[object, ...]) -> None:
-    assert_refused(run_here("evaluate.py", policies, "pvp", *option), str(option[0]), "--untrained only")
 
 
 def test_a_damaged_journal_costs_the_episodes_from_there_on(

@@ -16,7 +16,6 @@ from activation_store.schema import refuse_kept_memory
 from analysis.recorded.recorded_observation import packed_observation
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import load_entrant
-from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, assert_refuses, python, run_here, run_on_terminal, run_well, start
 from tests.shared import shared_folder
 
@@ -111,25 +110,6 @@ def test_the_original_protocol_is_recorded_and_memories_outlast_episodes(folder:
     assert np.abs(recorded - fresh.hidden[-1].numpy()).max() > 1e-3
 
 
-def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
-    results = tmp_path / "analysis_results"
-    run_well(
-        "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--projection", "pca",
-        "--features", "is_moving,self_gold,tick", "--permutations", 99, "--bootstraps", 99, "--output-dir", results,
-    )  # fmt: skip
-    (analysis,) = results.iterdir()
-    for name in ("pca_scatter.png", "cluster_features.png", "pca_metric_scatter.png", "summary.txt", "run.json"):
-        assert (analysis / name).stat().st_size > 0
-
-
-def test_parquet_holds_the_same_records(folder: Path, tmp_path: Path) -> None:
-    extracted(folder, "pve", "-p", "tiny", "-n", 2, "--format", "parquet", output=tmp_path / "parquet")
-    written = (folder / "activation_data" / "tiny", tmp_path / "parquet" / "tiny")
-    assert_same_records(*map(read_dump, written))
-    json, parquet = map(read_metadata, written)
-    assert json.episodes == parquet.episodes and len(parquet.files) == 2
-
-
 def test_a_share_of_acts_can_be_random(folder: Path, tmp_path: Path) -> None:
     short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 5, "--format", "parquet")
     for name, options in (("plain", ()), ("none", ("--random-actions", 0)), ("some", ("--random-actions", 0.5))):
@@ -184,7 +164,7 @@ def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path, tmp_path: Path)
     assert len(steps) == 2 and steps[0] == 0 and (steps[1] or 0) >= 1024
 
 
-def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path, tmp_path: Path) -> None:
+def test_list_shows_policies_by_their_whole_names_and_what_is_wrong_with_them(folder: Path, tmp_path: Path) -> None:
     policies = Path(shutil.copytree(folder / "policies", tmp_path / "policies"))
     (policies / "broken.safetensors").write_bytes(b"\x80\x04.")
     listed = extracted(tmp_path, "--list")
@@ -194,12 +174,9 @@ def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path, tmp_path:
     assert_refused(
         run_here("extract_activations.py", "--list", "--policies-dir", tmp_path / "empty"), "no policy", "train.py"
     )
-
-
-def test_list_shows_whole_names_in_a_narrow_terminal(folder: Path, tmp_path: Path) -> None:
     name = "a_policy_whose_name_is_longer_than_the_terminal_is_wide"
-    shutil.copy(folder / "policies" / "tiny.safetensors", tmp_path / f"{name}.safetensors")
-    code, sent = run_on_terminal(40, "extract_activations.py", "--list", "--policies-dir", tmp_path)
+    shutil.copy(policies / "tiny.safetensors", policies / f"{name}.safetensors")
+    code, sent = run_on_terminal(40, "extract_activations.py", "--list", "--policies-dir", policies)
     assert code == 0 and name in sent and "1,0" in sent
 
 

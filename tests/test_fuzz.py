@@ -48,11 +48,6 @@ def test_every_reader_is_registered() -> None:
     assert sorted((registered | ELSEWHERE.keys()) - opening) == [], "they open nothing any more"
 
 
-@pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(request, tmp_path_factory)
-
-
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_damage_gives_one_line_or_what_the_file_tells(
     reader: Reader, bench: Bench, tmp_path_factory: pytest.TempPathFactory, record_property: Any

@@ -15,7 +15,7 @@ from reinforcement_learning.game.task_encoder import file_embeddings, write_embe
 from reinforcement_learning.game.tasks import evaluation_tasks
 from reinforcement_learning.play.entrants import load_entrant, with_embeddings
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, run_here, run_well
+from tests.command import assert_refused, run_here, run_well
 from tests.original_files import (
     archive,
     call,
@@ -183,11 +183,6 @@ def test_names_that_are_no_text_are_written_out(tmp_path: Path) -> None:
     assert (tmp_path / "task_embeddings" / str(info.task["embeddings"])).exists()
 
 
-def test_it_is_a_script(checkpoint: Path, tmp_path: Path) -> None:
-    done = run("import_policy.py", checkpoint, "-o", tmp_path / "policies")
-    assert done.returncode == 0 and done.stderr == ""
-
-
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an imported policy and a home-grown one, and the options of a small world as large as theirs."""
@@ -225,22 +220,6 @@ def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, t
     assert all((known == row).all(axis=1).any() for row in theirs) and len(theirs)
     assert read_dump(tmp_path / "ours").columns["task"].shape[1] == 128
     assert read_metadata(tmp_path / "theirs").steps_trained is None
-
-
-@pytest.mark.slow
-def test_an_imported_policy_lives_in_a_model_of_its_world(together: Path, tmp_path: Path) -> None:
-    policies = ("--policies-dir", together / "policies")
-    run_well(
-        "extract_activations.py", "pve", "-p", "theirs", "-n", 2, "--max-steps", 12, "--record", "standard", *policies,
-        "--maps-dir", together / "maps", "--embeddings-dir", together / "task_embeddings", "--workers", 1,
-        "-o", tmp_path / "dumps",
-    )  # fmt: skip
-    dump, model = tmp_path / "dumps" / "theirs", tmp_path / "models" / "theirs"
-    sizes = ("--records", 60, "--horizon", 3, "--batch", 8, "--hidden", 8)
-    run_well("train_world_model.py", dump, "--no-track", *sizes, *policies, "-o", model.parent)
-    run_well("simulate.py", model, "--dump", dump, "-n", 10, "--ticks", 3, "-o", tmp_path / "lives")
-    lives = read_dump(tmp_path / "lives" / "theirs-simulated", layers=[])
-    assert np.isfinite(lives.value).all() and lives.columns["task"].shape[1] == 24
 
 
 def test_a_policy_whose_tasks_are_unknown_asks_for_their_embeddings(together: Path, tmp_path: Path) -> None:

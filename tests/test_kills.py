@@ -19,7 +19,6 @@ import yaml
 
 from common.files import PARTIAL_SUFFIX
 from tests.command import ROOT, environment, python
-from tests.forked import run_forked
 from tests.fuzz import Bench
 from tests.planted_dynamics import planted_dynamics_run
 from tests.planted_training_runs import plant_run
@@ -54,10 +53,7 @@ import os, pathlib, subprocess, sys
 from reinforcement_learning import compiled_game
 
 sources, cache, moment = sys.argv[1:]
-owner, name = {
-    "after the compiler": (subprocess, "run"), "as hashes get their name": (pathlib.Path, "replace"),
-    "before it is in its place": (pathlib.Path, "rename"), "after it is in its place": (pathlib.Path, "rename"),
-}.get(moment, (None, ""))
+owner, name = {"run": (subprocess, "run"), "": (None, "")}.get(moment[6:], (pathlib.Path, moment[6:]))
 def kill(*arguments, **options):
     if moment.startswith("after"):
         act(*arguments, **options)
@@ -68,10 +64,7 @@ if owner:
 compiled_game._SOURCES = pathlib.Path(sources)
 print(compiled_game._ensure(pathlib.Path(cache), retry=False))
 """
-"""Compiles other sources than the game's, into another cache, and is killed at a moment."""
-MOMENTS = (
-    "after the compiler", "as hashes get their name", "before it is in its place", "after it is in its place",
-)  # fmt: skip
+"""Compiles other sources than the game's, into another cache, and is killed as the compiler runs or a name is given."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +220,8 @@ def run(command: tuple[Any, ...], folder: Path, copies: Path) -> tuple[int, str]
     Args:
         copies: folder for copies of `folder`; where it does not exist, none are kept.
     """
-    code, printed = run_forked(COPYING, ("-c", folder, copies, *command), ROOT, {})
-    return code, printed[-2000:]
+    done = python("-c", COPYING, folder, copies, *command, code=None, timeout=600)
+    return done.returncode, done.stderr[-2000:]
 
 
 def contents(folder: Path) -> set[str]:
@@ -248,11 +241,6 @@ def test_every_script_is_killed() -> None:
     killed = "".join(inspect.getsource(writer.command) for writer in WRITERS)
     missing = {path.name for path in ROOT.glob("*.py") if f'"{path.name}"' not in killed}
     assert missing == ELSEWHERE.keys()
-
-
-@pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(request, tmp_path_factory)
 
 
 @pytest.mark.slow
@@ -289,7 +277,7 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", ["after run", "before replace", "before rename", "after rename"])
 def test_a_compilation_of_the_game_that_was_killed_is_made_anew(moment: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     sources, cache = tmp_path / "sources", tmp_path / "cache"
@@ -307,7 +295,7 @@ def test_a_compilation_of_the_game_that_was_killed_is_made_anew(moment: str, tmp
     done = compiled("")
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.strip())
-    if moment.startswith("after it"):  # nobody compiles then, and whoever does next removes the rest
+    if moment == "after rename":  # nobody compiles then, and whoever does next removes the rest
         shutil.rmtree(folder)
         assert compiled("").stdout == done.stdout
     assert {path.name for path in cache.iterdir()} == {folder.name, "lock"}

@@ -1,14 +1,17 @@
-"""README's commands as they stand there, one after the other, on one recording."""
+"""README's commands as they stand there, one after the other, on one recording; and the tour from its first cell on."""
 
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.command import ROOT, python
 
 POLICY = "start_kit_10M"
+TOUR = ROOT / "notebooks" / "tour.ipynb"
 LESS = {
     "train.py": "--debug --env.num-agents 16 --env.num-npcs 16 --env.num-maps 2 --env.horizon 32 "
     "--train.batch-size 1024 --train.minibatch-rows 32 --train.total-agent-steps 1024",
@@ -59,3 +62,22 @@ def test_the_rows_run_one_after_the_other_on_one_recording(tmp_path: Path) -> No
             (run,) = (tmp_path / "analysis_results").glob(f"{POLICY}-sub*")
             words = [str(run) if word == "analysis_results/RUN" else word for word in words]
         python(ROOT / script, *words, *LESS[script].split(), folder=tmp_path, timeout=3600)
+
+
+@pytest.mark.slow
+def test_the_tour_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(TOUR.parent)
+    monkeypatch.syspath_prepend(ROOT)
+    there: dict[str, Any] = {}
+    cells = [cell for cell in json.loads(TOUR.read_text())["cells"] if cell["cell_type"] == "code"]
+    for number, cell in enumerate(cells, 1):
+        exec(compile("".join(cell["source"]), f"tour.ipynb, code cell {number}", "exec"), there)
+    assert set(there["layers"]) == {"encoder_output", "lstm_hidden", "lstm_cell", "action_decoder"}
+    assert set(there["predicted"]) == {"encoder_output", "lstm_cell"}
+    assert len(there["records"]) == len(there["target"]) == len(there["components"])
+    assert there["metadata"].records > len(there["records"]) > 0
+    drawn = there["figure"].axes
+    assert len(drawn) == 3 and len(drawn[1].collections[0].get_offsets()) == len(there["records"])
+    plt.close(there["figure"])

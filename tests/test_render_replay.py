@@ -100,7 +100,7 @@ def test_tiles_follow_the_scrub_bar_forwards_and_back(page, replay: Replay) -> N
         assert np.array_equal(page.evaluate("window.replay.materials"), names[replay.materials_at(tick)])
 
 
-def test_it_plays_and_pauses(page, replay: Replay) -> None:
+def test_it_plays_and_pauses_and_the_keyboard_moves_time(page, replay: Replay) -> None:
     page.get_by_label("Speed").select_option("20")
     page.get_by_role("button", name="Play", exact=True).click()
     until(page, "window.replay.tick >= 5")
@@ -111,12 +111,9 @@ def test_it_plays_and_pauses(page, replay: Replay) -> None:
     page.get_by_label("Speed").select_option("100")
     page.get_by_role("button", name="Play", exact=True).click()
     until(page, f"window.replay.tick === {replay.ticks - 1} && !window.replay.playing")
-
-
-def test_the_keyboard_moves_time(page, replay: Replay) -> None:
     page.locator("#map-canvas").focus()
     for key, tick in (
-        ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", replay.ticks - 1), ("Home", 0),
+        ("Home", 0), ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", replay.ticks - 1), ("Home", 0),
     ):  # fmt: skip
         page.keyboard.press(key)
         assert page.evaluate("window.replay.tick") == tick
@@ -163,7 +160,7 @@ def test_an_agent_is_found_by_name_and_number(page) -> None:
     assert page.evaluate("window.replay.following") == 4
 
 
-def test_all_hits_of_a_tick_are_counted(page, replay: Replay) -> None:
+def test_the_followed_agents_hits_are_counted_and_its_life_keeps_focus_while_time_passes(page, replay: Replay) -> None:
     received = replay.players.received
     player = int(received[-1].argmax())
     page.get_by_role("button", name=f"Follow {replay.players.names[player]}", exact=True).click()
@@ -173,11 +170,6 @@ def test_all_hits_of_a_tick_are_counted(page, replay: Replay) -> None:
     }  # fmt: skip
     lost = np.diff(received[:, player], prepend=0)
     assert said == {tick: lost[tick] for tick in np.flatnonzero(lost > 0).tolist()} and sum(said.values()) > 0
-
-
-def test_the_life_of_the_followed_agent_keeps_focus_and_place_while_time_passes(page, replay: Replay) -> None:
-    player = int(replay.players.received[-1].argmax())
-    page.get_by_role("button", name=f"Follow {replay.players.names[player]}", exact=True).click()
     page.locator("#agent .log button").first.focus()
     page.evaluate("document.activeElement.dataset.kept = 'yes'")
     seek(page, 7)
@@ -393,9 +385,7 @@ def test_bad_options_are_refused(recording: Recording, tmp_path: Path, options: 
     assert [path.name for path in tmp_path.iterdir()] == [copy.name]
 
 
-def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "message"), [("foreign", "foreign.replay.lzma"), ("missing", "does not exist")])
+def test_a_file_that_is_no_replay_is_refused(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
-    assert_refused(run_here("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
-    assert_refused(
-        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "does not exist"
-    )
+    assert_refused(run_here("render_replay.py", tmp_path / f"{name}.replay.lzma"), f"{name}.replay.lzma", message)

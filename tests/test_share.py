@@ -9,7 +9,6 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -40,18 +39,6 @@ class LocalHub(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-@contextmanager
-def local_hub() -> Iterator[LocalHub]:
-    with LocalHub() as hub:
-        thread = threading.Thread(target=hub.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield hub
-        finally:
-            hub.shutdown()
-            thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -103,15 +90,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(404, {"error": "Repository not found"}, X_Error_Code="RepoNotFound")
                 return
             files = self.server.files[repository]
-            siblings = [
-                {
-                    "rfilename": name,
-                    "size": len(content),
-                    "blobId": "0",
-                    "lfs": {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 1},
-                }
-                for name, content in files.items()
-            ]
+            siblings = []
+            for name, content in files.items():
+                lfs = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 1}
+                siblings.append({"rfilename": name, "size": len(content), "blobId": "0", "lfs": lfs})
             self._answer(200, {"id": repository, "modelId": repository, "sha": REVISION, "siblings": siblings})
             return
         repository, _, rest = path.strip("/").partition("/resolve/")
@@ -130,21 +112,22 @@ class _Handler(BaseHTTPRequestHandler):
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
     import huggingface_hub
 
-    with local_hub() as server:
-
-        def client(**options: str) -> huggingface_hub.HfApi:
-            return original(endpoint=server.address, token="secret", **options)
-
-        original = huggingface_hub.HfApi
-        monkeypatch.setattr(huggingface_hub, "HfApi", client)
+    original = huggingface_hub.HfApi
+    with LocalHub() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        own = {"endpoint": server.address, "token": "secret"}
+        monkeypatch.setattr(huggingface_hub, "HfApi", lambda **options: original(**own, **options))
         yield server
+        server.shutdown()
+        thread.join()
 
 
 def pull(folder: Path, *more: str, repository: str = "me/mine") -> object:
     return run_here("share.py", "pull", repository, "--policies-dir", str(folder), *more)
 
 
-def test_a_policy_comes_back_as_it_was(hub: LocalHub, tmp_path: Path) -> None:
+def test_a_policy_comes_back_as_it_was_and_a_card_or_policy_that_is_there_stays(hub: LocalHub, tmp_path: Path) -> None:
     pushed = run_well("share.py", "push", str(POLICY), "me/mine")
     assert REVISION in pushed.stdout
     card = hub.files["me/mine"]["README.md"].decode()
@@ -152,21 +135,27 @@ def test_a_policy_comes_back_as_it_was(hub: LocalHub, tmp_path: Path) -> None:
     assert "3,030,777" in card and "share.py pull me/mine" in card
     assert pull(tmp_path).returncode == 0
     assert (tmp_path / POLICY.name).read_bytes() == POLICY.read_bytes()
-
-
-def test_a_card_that_is_there_is_kept(hub: LocalHub) -> None:
-    hub.files["me/mine"] = {"README.md": b"written by hand"}
+    hub.files["me/mine"]["README.md"] = b"written by hand"
     run_well("share.py", "push", str(POLICY), "me/mine")
     assert hub.files["me/mine"]["README.md"] == b"written by hand"
     run_well("share.py", "push", str(POLICY), "me/mine", "--new-card")
     assert b"start_kit_3M" in hub.files["me/mine"]["README.md"]
+    (tmp_path / POLICY.name).write_text("mine")
+    assert_refused(pull(tmp_path), "exists already", "--overwrite")
+    assert pull(tmp_path, "--overwrite").returncode == 0
+    assert (tmp_path / POLICY.name).read_bytes() == POLICY.read_bytes()
 
 
-def test_what_is_no_policy_is_not_pushed(hub: LocalHub, tmp_path: Path) -> None:
+def test_what_is_no_policy_is_not_pushed_and_one_too_large_not_fetched(
+    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(POLICY.read_bytes()[:-1])
     assert_refused(run_here("share.py", "push", str(damaged), "me/mine"), "damaged.safetensors")
     assert hub.files == {}
+    monkeypatch.setattr(sharing, "LARGEST_BYTES", 1 << 20)
+    hub.files["me/mine"] = {POLICY.name: POLICY.read_bytes()}
+    assert_refused(pull(tmp_path), "larger than")
 
 
 @pytest.mark.parametrize("sent", [POLICY.read_bytes()[:-1] + b"\0", b"\x80\x04pickle"], ids=["altered", "pickle"])
@@ -194,20 +183,6 @@ def test_what_is_no_policy_of_this_project_is_refused(
     hub.files["me/mine"] = files
     assert_refused(pull(tmp_path, *arguments), part)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_policy_that_is_there_stays(hub: LocalHub, tmp_path: Path) -> None:
-    hub.files["me/mine"] = {POLICY.name: POLICY.read_bytes()}
-    (tmp_path / POLICY.name).write_text("mine")
-    assert_refused(pull(tmp_path), "exists already", "--overwrite")
-    assert pull(tmp_path, "--overwrite").returncode == 0
-    assert (tmp_path / POLICY.name).read_bytes() == POLICY.read_bytes()
-
-
-def test_a_policy_too_large_is_not_fetched(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "LARGEST_BYTES", 1 << 20)
-    hub.files["me/mine"] = {POLICY.name: POLICY.read_bytes()}
-    assert_refused(pull(tmp_path), "larger than")
 
 
 def test_a_hub_that_has_no_such_repository_or_is_gone_gives_one_line(

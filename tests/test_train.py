@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -138,15 +137,9 @@ def test_a_codebook_is_learnt_and_recorded(trained: Path, tmp_path: Path) -> Non
 def test_same_seed_same_metrics_wherever_worlds_play_another_seed_others(
     trained: Path, tmp_path: Path, options: tuple[object, ...], same: bool
 ) -> None:
-    folders_of_both = (trained / "runs" / "first", trained_like(trained, tmp_path, "again", *options))
-    first, again = map(metrics_of, folders_of_both)
+    run_well("train.py", *SMALL, *ONCE, "-n", "again", *folders(tmp_path, trained / "maps"), *options)
+    first, again = metrics_of(trained / "runs" / "first"), metrics_of(tmp_path / "runs" / "again")
     assert (again == first) if same else (again != first[:1])
-
-
-def trained_like(trained: Path, tmp_path: Path, name: str, *options: object) -> Path:
-    """Train as `first` was, but in this process and with some other options, and return the run's folder."""
-    run_well("train.py", *SMALL, *ONCE, "-n", name, *folders(tmp_path, trained / "maps"), *options)
-    return tmp_path / "runs" / name
 
 
 @pytest.mark.slow
@@ -178,71 +171,70 @@ def test_a_signal_leaves_a_policy_that_loads(
     assert 256 <= info.steps < 10_000_000
 
 
-def workers_once_it_trains(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    printed_until(process, "agent-steps")
-    workers = psutil.Process(process.pid).children()
-    assert len(workers) == 2
-    return workers
-
-
 @pytest.mark.slow
-def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["a worker", "the run"])
+def test_all_end_with_a_killed_worker_or_run_and_the_last_checkpoint_loads(
+    trained: Path, tmp_path: Path, killed: str
+) -> None:
     arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "bereft")
     with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
-        workers = workers_once_it_trains(process)
-        workers[0].kill()
+        printed_until(process, "agent-steps")
+        workers = psutil.Process(process.pid).children()
+        (workers[0] if killed == "a worker" else process).kill()
         output = process.communicate()[0]
-    assert process.returncode == 2
-    assert "worker process 0 ended with exit code -9" in output and "Traceback" not in output
-    assert str(tmp_path / "runs" / "bereft" / "checkpoints") in output
-    checkpoints = sorted((tmp_path / "runs" / "bereft" / "checkpoints").iterdir())
-    assert load_checkpoint(checkpoints[-1])[1].agent == "neurips23_start_kit"
-    assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
+    assert len(workers) == 2 and not psutil.wait_procs(workers, timeout=30)[1]
+    checkpoints = tmp_path / "runs" / "bereft" / "checkpoints"
+    assert load_checkpoint(max(checkpoints.iterdir()))[1].agent == "neurips23_start_kit"
+    if killed == "a worker":
+        assert process.returncode == 2 and str(checkpoints) in output
+        assert "worker process 0 ended with exit code -9" in output and "Traceback" not in output
 
 
-@pytest.mark.slow
-def test_workers_end_with_a_killed_run(trained: Path, tmp_path: Path) -> None:
-    arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "killed")
-    with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
-        workers = workers_once_it_trains(process)
-        process.kill()
-    _, alive = psutil.wait_procs(workers, timeout=30)
-    assert not alive
+KILLED = """
+import os, signal
+import train
+from common import command_line
+from reinforcement_learning.training.run_folder import TrainingFolder
+
+append, updates = TrainingFolder.append_metrics, []
+
+def append_and_die(self, metrics):
+    append(self, metrics)
+    updates.append(metrics)
+    if len(updates) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+TrainingFolder.append_metrics = append_and_die
+command_line.run(train.main)
+"""
+"""Trains, and is killed as the second update is written down."""
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
     five_updates = (*SMALLER, "--train.total-agent-steps", "1280", *folders(tmp_path, trained / "maps"))
     run_well("train.py", *five_updates, "-n", "unbroken")
-    metrics = tmp_path / "runs" / "killed" / "metrics.jsonl"
-    with start("train.py", *five_updates, "-n", "killed") as process:
-        while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
-            time.sleep(0.01)
-        process.kill()
-    assert len(metrics_of(tmp_path / "runs" / "killed")) < 5, "it ended before it could be killed"
+    python("-c", KILLED, *five_updates, "-n", "killed", code=-signal.SIGKILL)
+    assert len(metrics_of(tmp_path / "runs" / "killed")) == 2
     run_well("train.py", "--resume", tmp_path / "runs" / "killed", "--no-track")
     assert metrics_of(tmp_path / "runs" / "killed") == metrics_of(tmp_path / "runs" / "unbroken")
     killed, unbroken = (tmp_path / "policies" / f"{name}.safetensors" for name in ("killed", "unbroken"))
     assert killed.read_bytes() == unbroken.read_bytes()
-    for row in map(json.loads, metrics.read_text().splitlines()):  # what resuming took is no part of an update
-        assert sum(value for name, value in row.items() if name.startswith("time/")) <= 1
+    for row in map(json.loads, (tmp_path / "runs" / "killed" / "metrics.jsonl").read_text().splitlines()):
+        assert sum(value for name, value in row.items() if name.startswith("time/")) <= 1, "what resuming took"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
+def test_resuming_as_another_run_from_a_policy_or_from_no_run_is_refused_and_changes_nothing(
+    trained: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(trained / "runs" / "first", tmp_path / "first"))
+    for arguments, parts in (
         (("--train.seed", "5"), ("train.seed was 1 and cannot become 5", "train.device")),
         (("-n", "other"), ("leave out --name",)),
         (("-a", "takeru"), ("leave out --agent",)),
         (("--no-recurrence",), ("leave out --no-recurrence",)),
-    ],
-)
-def test_resuming_as_another_run_is_refused(trained: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    assert_refused(run_here("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments), *parts)
-
-
-def test_resuming_from_a_policy_or_from_no_run_is_refused_and_changes_nothing(trained: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(trained / "runs" / "first", tmp_path / "first"))
+    ):
+        assert_refused(run_here("train.py", "--resume", folder, "--no-track", *arguments), *parts)
     shutil.copy(trained / "policies" / "first.safetensors", folder / "training_state.safetensors")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     result = run_here("train.py", "--resume", folder, "--no-track")
@@ -268,22 +260,16 @@ def test_a_policy_without_recurrence_remembers_what_was_withheld_and_paid_for_an
     assert policy.mask == ObservationMask.of({"mask_intrinsics": "strict"}) != ObservationMask()
     coefficients = {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
     assert info.reward == coefficients | {"heal": 0.03, "explore": 0.01, "as_published": True}
-
-
-def test_the_own_state_is_withheld_unless_more_is_named() -> None:
-    assert train.parse(["--env.mask-intrinsics"]).settings.env.mask_intrinsics == "own"
-
-
-def test_a_checkpoint_after_every_second_update(reflexes: Path) -> None:
     kept = sorted((reflexes / "runs/reflex/checkpoints").iterdir())
     steps = [line["agent_steps"] for line in metrics_of(reflexes / "runs/reflex")]
-    assert [load_checkpoint(path)[1].steps for path in kept] == [0, *steps] and len(steps) == 2
+    assert [load_checkpoint(path)[1].steps for path in kept] == [0, *steps] and len(steps) == 2, "one after each update"
 
 
 @pytest.mark.slow
 def test_other_weights_another_optimizer_and_fewer_choices(trained: Path, tmp_path: Path) -> None:
     options = ("--train.initialization", "orthogonal", "--train.optimizer", "muon", "--train.ignore-idle-heads")
-    run_folder = trained_like(trained, tmp_path, "other", *options)
+    run_well("train.py", *SMALL, *ONCE, "-n", "other", *folders(tmp_path, trained / "maps"), *options)
+    run_folder = tmp_path / "runs" / "other"
     untrained, last = sorted((run_folder / "checkpoints").iterdir())
     head = load_checkpoint(untrained)[0].policy.action_decoder.heads["Sell_Price"].weight
     side = min(head.shape)
@@ -374,6 +360,7 @@ def test_trainings_do_not_go_among_the_shipped_policies(tmp_path: Path, monkeypa
     SHIPPED.mkdir()
     (SHIPPED / "taken.safetensors").touch()
     assert_refuses("policies/taken.safetensors already exists", train.choose_name, train.parse(["-n", "taken"]))
+    assert train.parse(["--env.mask-intrinsics"]).settings.env.mask_intrinsics == "own"
 
 
 def test_a_run_that_the_mirror_refuses_leaves_its_name_free(

@@ -36,11 +36,6 @@ RESULTS = (".npy", ".parquet", ".safetensors")
 """Files that hold what a command found, and nothing of when it did so."""
 
 
-@pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(request, tmp_path_factory)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.3])
 @pytest.mark.parametrize("command", [analyze, extract, sparse, train])

@@ -9,14 +9,11 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
-from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.original.file import read_original
 from agent_zoo.original.weights import OriginalShape, original_layout, original_shape, policy_from_original
-from reinforcement_learning.play.entrants import untrained_info
-from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses
 from tests.original_networks import Original, random_weights
 
@@ -94,19 +91,6 @@ def test_an_agent_is_known_by_its_tensors_whatever_is_around_it(agent: str) -> N
         for name, tensor in made.items():
             assert tensor.dtype == torch.float32
             assert torch.equal(tensor, reference[name] if exact else reference[name].to(torch.bfloat16).float()), name
-
-
-@pytest.mark.parametrize("agent", LAYERS)
-def test_a_policy_made_of_them_is_saved_and_comes_back(agent: str, some: np.ndarray, tmp_path: Path) -> None:
-    policy = policy_from_original(tensors(agent))
-    info = untrained_info(agent, Settings(), policy.policy.layout)
-    arguments = {"policy_arguments": {"hidden_size": UNITS}, "recurrent_arguments": {"layers": LAYERS[agent]}}
-    save_checkpoint(tmp_path / "one.safetensors", policy, type(info)(**{**vars(info), **arguments}))
-    loaded, read = load_checkpoint(tmp_path / "one.safetensors")
-    assert read.network == "published"
-    observation, memory = pack(some, policy.policy.layout), policy.initial_state(len(some))
-    with torch.no_grad():
-        assert torch.equal(policy(observation, memory)[1], loaded(observation, memory)[1])
 
 
 def test_they_see_and_choose_what_the_game_shows_and_offers(layout: ObservationLayout) -> None:

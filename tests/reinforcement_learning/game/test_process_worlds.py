@@ -52,12 +52,15 @@ def started(small_world, task, maps) -> Iterator[Started]:
     worlds.close()
 
 
-def test_workers_that_wait_leave_their_cores_to_the_policy(started: Started) -> None:
+def test_workers_that_wait_leave_their_cores_to_the_policy_and_closing_ends_them(started: Started) -> None:
     before = [sum(worker.cpu_times()[:2]) for worker in started.workers]
     time.sleep(1)
     after = [sum(worker.cpu_times()[:2]) for worker in started.workers]
     assert len(before) == 2
     assert max(np.subtract(after, before)) < 0.2, "a worker that spins would use a second"
+    started.worlds.close()
+    started.worlds.close()
+    assert len(started.workers) == 2 and not any(worker.is_running() for worker in started.workers)
 
 
 @pytest.mark.parametrize("default", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
@@ -107,12 +110,6 @@ def test_workers_end_if_one_cannot_be_started(small_world, task, maps, monkeypat
     with pytest.raises(OSError, match="no more processes"):
         make_worlds(AGENT, small_world, task, SPREAD, maps, first_episodes(7, 2))
     assert [child for child in psutil.Process().children() if child not in before] == []
-
-
-def test_closing_ends_the_workers_and_may_be_repeated(started: Started) -> None:
-    started.worlds.close()
-    started.worlds.close()
-    assert len(started.workers) == 2 and not any(worker.is_running() for worker in started.workers)
 
 
 @pytest.mark.parametrize(("cores", "processes"), [(1, None), (2, 2), (3, 2), (16, 4)])

@@ -49,14 +49,10 @@ def water_among(tiles: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_only_steps_towards_the_side_count(side: str) -> None:
+def test_only_steps_towards_the_side_count_and_near_the_edge_the_way_is_shorter(side: str) -> None:
     for way, (row, column) in STEPS.items():
         place = (MIDDLE[0] + 8 * row, MIDDLE[1] + 8 * column)
         assert share_of_way(place, MIDDLE, side, TILES, CONFIG) == (8 / TILES if way == side else 0)
-
-
-@pytest.mark.parametrize("side", SIDES)
-def test_near_the_edge_the_way_is_shorter(side: str) -> None:
     row, column = STEPS[side]
     edge = (MIDDLE[0] + row * (63 if row > 0 else 64), MIDDLE[1] + column * (63 if column > 0 else 64))
     start = (edge[0] - 4 * row, edge[1] - 4 * column)

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import orjson
 import pytest
 
-from common.checked_json import with_checksum
-from common.files import write_bytes
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.evaluation_results import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
@@ -36,10 +33,6 @@ def path(tmp_path: Path) -> Path:
     for group in GROUPS:
         journal.add([episode(number) for number in group])
     return journal.path
-
-
-def played(path: Path) -> list[int]:
-    return sorted(EvaluationJournal(path, MADE_BY).played)
 
 
 def test_what_was_added_is_read_again(path: Path) -> None:
@@ -75,20 +68,6 @@ def test_a_last_line_that_was_cut_short_is_no_damage(path: Path) -> None:
             n for group in GROUPS[: max(0, whole[:length].count(b"\n") - 1)] for n in group
         ]
         assert journal.damage is None
-
-
-@pytest.mark.parametrize(
-    "episodes",
-    [
-        None, [], [3], [{"number": 8}], [{"number": 8, "lives": {}}],
-        [{"number": 8, "lives": {name: {"ticks": [1], "task": [], "progress": []} for name in MADE_BY}}],
-        [{"number": 8, "lives": {"kit": {"ticks": [], "task": [], "progress": []}}}],
-    ],
-)  # fmt: skip
-def test_a_line_that_fits_its_checksum_but_holds_something_else_is_damage(path: Path, episodes: object) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    write_bytes(path, b"".join(lines[:3]) + orjson.dumps(with_checksum({"episodes": episodes})) + b"\n")
-    assert played(path) == list(range(8))
 
 
 def test_lines_of_earlier_versions_are_played_again(path: Path) -> None:

@@ -18,7 +18,6 @@ from activation_store.writer import DumpWriter
 from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
@@ -56,14 +55,10 @@ class Witness:
         for key, game in self.acting:
             agent = game.realm.players[key[2]]
             self.state[key] = {**body(agent, game.realm), **others(agent, game.realm), **belongings(agent)}
-            self.truth[key] = {
-                "row": agent.pos[0],
-                "col": agent.pos[1],
-                "spawn_row": agent.spawn_pos[0],
-                "spawn_col": agent.spawn_pos[1],
-                "player_kills": agent.history.player_kills,
-                "damage_inflicted": agent.history.damage_inflicted,
-            }
+            self.truth[key] = dict(
+                zip(("row", "col", "spawn_row", "spawn_col"), agent.pos + agent.spawn_pos, strict=True)
+            )
+            self.truth[key] |= {name: getattr(agent.history, name) for name in ("player_kills", "damage_inflicted")}
 
     def after_tick(self, pool: PolicyPool) -> None:
         for key, game in self.acting:
@@ -165,6 +160,8 @@ def test_labels_place_and_life_are_the_engines(records: Records, witness: Witnes
 
 def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Records, witnessed) -> None:
     metadata = read_metadata(witnessed[0])
+    assert [episode["episode_of_seed"] for episode in metadata.episodes] == list(range(EPISODES))
+    assert len({episode["seed"] for episode in metadata.episodes}) == 1
     seen = Observed(records, metadata)
     masked = metadata.environment["mask_intrinsics"] == "strict"
     for name in ("health", "food", "water", "damage", "time_alive"):
@@ -273,25 +270,6 @@ def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Conte
 
 @pytest.mark.slow
 @ONCE
-def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
-    plan = RecordingPlan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    extract(contest, plan, [whole], Workers(1), lambda *_: None)
-
-    def stop(recorded: Recorded, episodes: int) -> None:
-        assert episodes == 6
-        if recorded.episodes == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        extract(contest, plan, [stopped], Workers(1), stop)
-    assert_refuses("unfinished", extract, contest, plan, [stopped], Workers(1), lambda *_: None)
-    extract(contest, plan, [stopped], Workers(1), lambda *_: None, resume=True)
-    assert read_metadata(stopped).files == read_metadata(whole).files
-
-
-@pytest.mark.slow
-@ONCE
 def test_policies_that_share_a_world_get_dumps_of_their_own(
     contest: Contest, small_world, task, maps, tmp_path: Path
 ) -> None:
@@ -326,14 +304,8 @@ def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path
     assert records.tick.max() < 500
 
 
-def test_an_episode_is_named_by_its_seed_and_its_number_of_that_seed(witnessed) -> None:
-    episodes = read_metadata(witnessed[0]).episodes
-    assert [episode["episode_of_seed"] for episode in episodes] == list(range(EPISODES))
-    assert len({episode["seed"] for episode in episodes}) == 1
-
-
 def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world, task, maps, tmp_path: Path) -> None:
     reflex = tiny_contest(small_world, task, maps, "takeru", lstm_layers=0)
-    with pytest.raises(UserError, match="no layer lstm_hidden in this policy, which is feed-forward"):
-        extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], Workers(1), lambda *_: None)
+    plan, message = replace(PLAN, layers=("lstm_hidden",)), "no layer lstm_hidden in this policy, which is feed-forward"
+    assert_refuses(message, extract, reflex, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
     assert list(tmp_path.iterdir()) == []

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from agent_zoo.observation import ObservationLayout, pack
-from common.user_error import UserError
 from reinforcement_learning.game.environment import Kind, make_environment, make_shared_world
 from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import offered_tasks
-from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, with_own_tasks
+from reinforcement_learning.play.entrants import Entrant, shared_tasks, with_own_tasks
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import assert_refuses
 from tests.conftest import random_legal_actions
 from tests.tiny_policies import tiny_entrant
 
@@ -121,17 +121,14 @@ def test_seats_are_shared_evenly_and_change() -> None:
     assert np.all(np.abs(often - 0.5) < 0.12)
 
 
-def test_a_policy_of_another_kind_of_world_is_refused(entrants: list[Entrant], layout: ObservationLayout) -> None:
-    with pytest.raises(UserError, match="untrained_yaofeng was trained in a world whose map_side is 64, not 160"):
-        check_fits(entrants[1], replace(layout, map_side=160))
-
-
 def test_each_policy_is_told_its_tasks_as_it_was_trained_to_know_them(
     entrants: list[Entrant], small_world: EnvironmentSettings, task: TaskSettings, maps: Path
 ) -> None:
     other = replace(tiny_entrant(small_world, replace(task, embedding_size=24), maps), name="other")
     tasks = shared_tasks([other, *entrants], replace(task, embedding_size=8))
     assert tasks == replace(task, embedding_size=16)
+    others = shared_tasks(entrants, TaskSettings(curriculum="evaluation", only="3"))
+    assert (others.embedding_size, others.curriculum, others.only) == (16, "evaluation", "3")
     together = with_own_tasks([entrants[0], other], tasks, small_world)
     assert together[0].own_tasks is None
     pool = PolicyPool(together, small_world, tasks, maps, CPU, worlds=2)
@@ -144,10 +141,6 @@ def test_each_policy_is_told_its_tasks_as_it_was_trained_to_know_them(
             name = pool.shared[world].world.game.agent_task_map[agent + 1][0].spec_name
             assert np.array_equal(output, encode_task(specs[name], size))
     pool.advance(list(pool.decide()))
-    with pytest.raises(UserError, match="other was trained in a world whose task_size is 24, not 16"):
-        PolicyPool([entrants[0], replace(other, own_tasks=None)], small_world, tasks, maps, CPU, worlds=1)
-
-
-def test_shared_tasks_are_encoded_as_most_policies_know_them(entrants: list[Entrant]) -> None:
-    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation", only="3"))
-    assert (tasks.embedding_size, tasks.curriculum, tasks.only) == (16, "evaluation", "3")
+    entrants = [entrants[0], replace(other, own_tasks=None)]
+    message = "other was trained in a world whose task_size is 24, not 16"
+    assert_refuses(message, PolicyPool, entrants, small_world, tasks, maps, CPU, worlds=1)

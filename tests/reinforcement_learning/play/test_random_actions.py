@@ -111,15 +111,6 @@ def test_a_share_of_the_agents_acts_at_random_and_the_others_as_ever(contest: Co
     assert acted > 500 and 0.85 * share - spread < changed / acted < share + spread
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_dump_with_any_number_of_workers(contest: Contest, tmp_path: Path) -> None:
-    for name, share, workers in (("once", 0.2, 1), ("again", 0.2, 2), ("never", 0.0, 1)):
-        extract(at_random(contest, share), SHORT, [tmp_path / name], Workers(workers), lambda *_: None)
-    once, again, never = (read_metadata(tmp_path / name) for name in ("once", "again", "never"))
-    assert once.files == again.files != never.files
-    assert once.environment == {**never.environment, "random_actions": 0.2} and len(once.files) == 6
-
-
 def test_a_dump_is_not_resumed_with_another_share(contest: Contest, tmp_path: Path) -> None:
     def stop(recorded: Recorded, episodes: int) -> None:
         if recorded.episodes >= 4:

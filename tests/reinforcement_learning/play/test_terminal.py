@@ -22,10 +22,14 @@ def tally_of(records: Sequence[tuple[Group, int]], ended: Sequence[Group], writt
     return tally
 
 
-def test_nothing_is_projected_before_a_group_has_ended() -> None:
+def test_a_group_counts_once_it_has_ended_and_no_fewer_are_expected_than_there_are() -> None:
     recorded = tally_of([(FIRST, 100)], [FIRST]).recorded(20, 2000)  # the shorter one of two has ended
     assert recorded.expected_records(6) is None
     assert (recorded.episodes, recorded.records, recorded.record_bytes) == (1, 100, 100.0)
+    assert tally_of([(FIRST, 10), (SECOND, 90)], [FIRST, FIRST]).recorded(10, 1).expected_records(4) == 100
+    recorded = tally_of([(FIRST, 100)], [FIRST, FIRST], written=0).recorded(0, 0)
+    assert recorded.records == 0 and recorded.expected_records(2) == 100
+    assert "0.00 GB" in projection(recorded, episodes=2, seconds=1)
 
 
 def test_what_runs_is_not_counted_as_ended() -> None:
@@ -47,16 +51,6 @@ def test_ticks_count_until_their_group_ends() -> None:
     assert (tally.recorded(0, 0).ticks, tally.recorded(0, 0).ended_episodes) == (2 * 4, 2)
     tally.start_over(SECOND, 30)
     assert tally.recorded(0, 0).ticks == 0
-
-
-def test_no_fewer_are_expected_than_there_are() -> None:
-    assert tally_of([(FIRST, 10), (SECOND, 90)], [FIRST, FIRST]).recorded(10, 1).expected_records(4) == 100
-
-
-def test_records_that_are_stored_already_count_for_the_length_of_their_group_only() -> None:
-    recorded = tally_of([(FIRST, 100)], [FIRST, FIRST], written=0).recorded(0, 0)
-    assert recorded.records == 0 and recorded.expected_records(2) == 100
-    assert "0.00 GB" in projection(recorded, episodes=2, seconds=1)
 
 
 def test_ticks_are_counted_and_an_ended_group_counts_whole(monkeypatch: pytest.MonkeyPatch) -> None:

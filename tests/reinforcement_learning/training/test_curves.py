@@ -101,9 +101,6 @@ def test_long_runs_are_smoothed_and_the_legend_says_over_what(tmp_path: Path) ->
     assert smooth[100] == pytest.approx(points[92:109].mean()) and smooth[0] == pytest.approx(points[:9].mean())
     box = figure.get_tightbbox()
     assert box.x0 >= 0 and box.x1 <= figure.get_figwidth()
-
-
-def test_rolling_means_of_few_values() -> None:
     assert rolling_mean(np.array([1.0, 2, 6]), 3).tolist() == [1.5, 3, 4]
     assert rolling_mean(np.array([4.0]), 17).tolist() == [4]
     assert rolling_mean(np.array([1.0, 3]), 17).tolist() == [2, 2]

@@ -13,12 +13,11 @@ from activation_store.layers import MemoryCell
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.memory import MemoryState
 from common.array_files import read_tensors, write_tensors
-from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.training.run_folder import STATE_FILE, TrainingFolder, TrainingState
-from reinforcement_learning.training.trainer import Metrics, Session, train
+from reinforcement_learning.training.trainer import Metrics, Session, checkpoints_due, train
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 
@@ -239,30 +238,15 @@ def test_other_memories_and_a_narrow_view_go_on_too(
     assert not equal(play(forgetful, StopAfter(-1), drop_memory(state), settings), straight)
 
 
-DAMAGED = r"is (a damaged|no) training state: "
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda text: json.dumps(json.loads(text) | {"format_version": 1}),
-            "format version 1, and only version 2 can be resumed: train anew",
-        ),
-        (lambda _: "[]", DAMAGED),
-        (lambda _: "nothing", DAMAGED),
-        (lambda _: "[" * 100_000, DAMAGED),
-        (lambda _: '{"format_version": 2}', DAMAGED),
-    ],
-    ids=["older format", "list", "no JSON", "deep", "without parts"],
-)
-def test_a_state_of_an_older_format_or_without_its_parts_is_refused_in_one_line(
-    stopped: Path, tmp_path: Path, change: Callable[[str], str], message: str
-) -> None:
+def test_a_state_of_an_older_format_or_without_its_parts_is_refused(stopped: Path, tmp_path: Path) -> None:
     tensors, text = read_tensors(stopped / STATE_FILE, "training state")
     path = tmp_path / STATE_FILE
-    write_tensors(path, tensors, change(text), "training state")
-    assert str(path) in assert_refuses(message, TrainingState.load, path)
+    for header, message in (
+        (json.dumps(json.loads(text) | {"format_version": 1}), "format version 1, and only version 2 can be resumed"),
+        ('{"format_version": 2}', "is a damaged training state: "),
+    ):
+        write_tensors(path, tensors, header, "training state")
+        assert str(path) in assert_refuses(message, TrainingState.load, path)
 
 
 def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) -> None:
@@ -270,9 +254,7 @@ def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) 
     path = tmp_path / STATE_FILE
     for source in (policy, SHIPPED):  # the latter is from before files said their kind
         shutil.copy(source, path)
-        with pytest.raises(UserError) as refusal:
-            TrainingState.load(path)
-        assert str(refusal.value).startswith(f"{path} is a policy, but a training state is needed here")
+        assert_refuses(f"{path} is a policy, but a training state is needed here", TrainingState.load, path)
 
 
 def test_a_state_of_another_network_is_refused(play, again: tuple[Path, TrainingState]) -> None:
@@ -286,3 +268,14 @@ def test_one_process_at_a_time_holds_a_run(stopped: Path, tmp_path: Path) -> Non
     held = TrainingFolder(folder)
     assert_refuses("another process is training in", TrainingFolder, folder)
     assert held
+
+
+@pytest.mark.parametrize(
+    ("spacing", "first_steps_of_each"),
+    [("even", [200_000, 400_000, 600_000, 800_000]), ("doubling", [100_000, 200_000, 400_000, 800_000])],
+)
+def test_checkpoints_are_spaced(spacing, first_steps_of_each):
+    train = TrainSettings(total_agent_steps=800_000, num_checkpoints=4, checkpoint_spacing=spacing)
+    for number, steps in enumerate(first_steps_of_each):
+        assert [checkpoints_due(steps - 1, train), checkpoints_due(steps, train)] == [number, number + 1]
+    assert (checkpoints_due(0, train), checkpoints_due(900_000, train)) == (0, 4)

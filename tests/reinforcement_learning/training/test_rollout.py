@@ -198,10 +198,3 @@ def test_equals_plain_loop_with_deaths_and_cut_offs_in_mid_rollout(seed: int) ->
     computed = generalized_advantages(reward, value, acting, GAMMA, LAMBDA)
     assert (~acting[1:-1]).any(axis=0).sum() >= slots - 1
     np.testing.assert_allclose(computed[acting[:-1]], expected[acting[:-1]], rtol=1e-4, atol=1e-5)
-
-
-def test_death_ends_the_return_and_a_cut_off_does_not() -> None:
-    reward = np.ones((1, 2), dtype=np.float32)
-    value = np.array([[0.0, 0.0], [0.0, 5.0]], dtype=np.float32)  # the second slot was cut off while worth 5
-    acting = np.array([[True, True], [False, False]])
-    assert generalized_advantages(reward, value, acting, GAMMA, LAMBDA).tolist() == [[1.0, 1.0 + GAMMA * 5.0]]

@@ -136,18 +136,6 @@ def test_dead_codes_restart_where_states_are_and_forget_their_moments(
         assert moments[name][used].all() and not moments[name][others].any()
 
 
-def test_learning_improves_plane_and_codebook(rollout_of, small: Settings) -> None:
-    policy, rollout = copy.deepcopy(rollout_of[0]), rollout_of[1]
-    train = replace(small.train, minibatch_rows=32, learning_rate=3e-3)
-    optimizer, generator, made = make_optimizer(policy, train), torch.Generator().manual_seed(1), training(policy)
-    losses = []
-    for number in range(12):
-        result = update(policy, optimizer, rollout, train, generator, lambda: None, ALONE, made.losses)
-        losses.append(result["semantic_pairwise"])
-        metrics = made.after_update([], optimizer, number)
-    assert losses[-1] < losses[0] and metrics["semantic/perplexity"] > 2
-
-
 def test_the_codebook_learns_faster_and_other_policies_as_before(rollout_of, small: Settings) -> None:
     policy = rollout_of[0]
     optimizer = make_optimizer(policy, small.train)
