@@ -285,13 +285,19 @@ def refused(dump: Path, results: Path, *options: object) -> str:
     return done.stderr
 
 
-def test_a_second_run_into_the_same_folder_is_refused(run: Path, dump: Path) -> None:
+def test_a_second_run_and_mistakes_end_in_one_line(run: Path, dump: Path, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
     assert "already holds a run" in refused(dump, run.parent, "--subsample", SUBSAMPLE)
     assert {path.name: path.stat().st_mtime_ns for path in run.iterdir()} == before
+    results = tmp_path / "results"
+    options = ("--metric-only", "--dendrogram-explorer", "--output-dir", results)
+    assert_refused(run_script("analyze_activations.py", dump, *options), "--dendrogram-explorer has no tree")
+    assert not results.exists()
+    assert "too few records" in refused(dump, results, "--umap-neighbors", 100_000)
+    assert "holds no layer 'nothing'" in refused(dump, results, "--layer", "nothing")
 
 
-def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
+def test_dumps_that_cannot_be_read_or_do_not_think_are_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
     results = tmp_path / "results"
     assert "does not exist" in refused(tmp_path / "nowhere", results)
     empty = Planted(planted.records.take(np.arange(0)), planted.metadata, planted.behaviour[:0])
@@ -301,6 +307,12 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
     options = ("--subsample", SUBSAMPLE, "--output-dir", results)
     assert_refused(run_here("analyze_activations.py", truncated, *options), "is truncated")
     assert list(results.iterdir()) == []
+    same = np.ones_like(planted.records.activations["action_decoder"])
+    dull = replace(planted, records=replace(planted.records, activations={"action_decoder": same}))
+    options = ("--subsample", SUBSAMPLE, "--output-dir", tmp_path / "results")
+    done = run_here("analyze_activations.py", write_planted(tmp_path / "dull", dull), *options)
+    assert_refused(done, "every kept record has the same action_decoder")
+    assert list((tmp_path / "results").iterdir()) == []
 
 
 @pytest.mark.slow
@@ -315,21 +327,3 @@ def test_two_policies_of_different_width_are_never_mixed(dump: Path, tmp_path: P
                      "--pre-cluster-dims", 2)  # fmt: skip
     with np.load(folder / "pca.npz") as pca:
         assert pca["mean"].shape == (16,)
-
-
-def test_policies_that_do_not_think_are_refused(planted: Planted, tmp_path: Path) -> None:
-    same = np.ones_like(planted.records.activations["action_decoder"])
-    dull = replace(planted, records=replace(planted.records, activations={"action_decoder": same}))
-    options = ("--subsample", SUBSAMPLE, "--output-dir", tmp_path / "results")
-    done = run_here("analyze_activations.py", write_planted(tmp_path / "dull", dull), *options)
-    assert_refused(done, "every kept record has the same action_decoder")
-    assert list((tmp_path / "results").iterdir()) == []
-
-
-def test_mistakes_end_in_one_line(dump: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    options = ("--metric-only", "--dendrogram-explorer", "--output-dir", results)
-    assert_refused(run_script("analyze_activations.py", dump, *options), "--dendrogram-explorer has no tree")
-    assert not results.exists()
-    assert "too few records" in refused(dump, results, "--umap-neighbors", 100_000)
-    assert "holds no layer 'nothing'" in refused(dump, results, "--layer", "nothing")

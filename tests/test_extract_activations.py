@@ -81,11 +81,18 @@ def test_dump_says_what_it_holds_and_so_does_what_follows_from_the_records(folde
     assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
 
 
-def test_the_maps_and_the_ticks_after_which_it_stops_in_mid_episode_can_be_chosen(folder: Path, tmp_path: Path) -> None:
+def test_maps_and_ticks_can_be_chosen_and_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
     extracted(folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 3, "--map-seed", 0, output=tmp_path)
     assert read_dump(tmp_path / "tiny").tick.max() == 2
     assert read_metadata(tmp_path / "tiny").environment["map_seed"] == 0
     assert_refused(extract(folder, "pve", "-p", "tiny", "--map-seed", -1, output=tmp_path), "--map-seed is -1")
+    done = run_here(
+        "extract_activations.py", "pve", "-p", "tiny", "-n", 1, "--max-steps", 2, "-o", tmp_path / "dumps",
+        "--policies-dir", folder / "policies", "--maps-dir", tmp_path / "maps",
+    )  # fmt: skip
+    assert done.returncode == 0 and "generating maps: 1" in done.stdout, done.stderr
+    (played,) = read_metadata(tmp_path / "dumps" / "tiny").episodes
+    assert [path.parent.name for path in tmp_path.glob("maps/*/*/map.npy")] == [f"map{played['map']}"]
 
 
 def test_the_original_protocol_is_recorded_and_memories_outlast_episodes(folder: Path, tmp_path: Path) -> None:
@@ -178,16 +185,6 @@ def test_list_shows_policies_by_their_whole_names_and_what_is_wrong_with_them(fo
     shutil.copy(policies / "tiny.safetensors", policies / f"{name}.safetensors")
     code, sent = run_on_terminal(40, "extract_activations.py", "--list", "--policies-dir", policies)
     assert code == 0 and name in sent and "1,0" in sent
-
-
-def test_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
-    done = run_here(
-        "extract_activations.py", "pve", "-p", "tiny", "-n", 1, "--max-steps", 2, "-o", tmp_path / "dumps",
-        "--policies-dir", folder / "policies", "--maps-dir", tmp_path / "maps",
-    )  # fmt: skip
-    assert done.returncode == 0 and "generating maps: 1" in done.stdout, done.stderr
-    (played,) = read_metadata(tmp_path / "dumps" / "tiny").episodes
-    assert [path.parent.name for path in tmp_path.glob("maps/*/*/map.npy")] == [f"map{played['map']}"]
 
 
 def test_smoke_test_needs_nothing(tmp_path: Path) -> None:

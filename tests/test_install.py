@@ -46,25 +46,29 @@ def test_pip_is_told_files_in_place_of_what_it_cannot_install(
     assert any("pytest" in line and "dev" in line for line in requirements)
 
 
-def test_a_built_package_asks_for_what_it_really_needs(backend: ModuleType) -> None:
+def test_a_built_package_asks_for_what_it_needs_and_only_the_folder_itself_can_be_installed(
+    backend: ModuleType,
+) -> None:
     own = b"Name: nmmo\nVersion: 2.1.2\nRequires-Python: <3.11\nRequires-Dist: numpy==1.23.3\nRequires-Dist: pylint\n\n"
     metadata = backend._with_requirements(message_from_bytes(own), DECLARED[0])
     assert metadata.get_all("Requires-Dist") == DECLARED[0]["requires-dist"]
     assert metadata.get_all("Requires-Python") == [DECLARED[0]["requires-python"]]
     assert metadata["Version"] == "2.1.2"
-
-
-def test_only_the_folder_itself_can_be_installed(backend: ModuleType) -> None:
     for build in (backend.build_wheel, backend.build_sdist):
         with pytest.raises(SystemExit, match=r"pip install -e \.") as refused:
             build("folder")
         assert len(str(refused.value).splitlines()) == 1
 
 
-def test_pip_builds_with_the_versions_that_uv_does() -> None:
+def test_pip_builds_with_the_versions_that_uv_does_and_make_takes_every_python() -> None:
     pinned = set(PROJECT["project"]["dependencies"])
     assert {f"{item['name']}=={item['version']}" for item in DECLARED} < pinned
     assert set(PROJECT["build-system"]["requires"]) - {"pip", "wheel==0.45.1"} < pinned
+    lowest, above = map(int, re.findall(r"3\.(\d+)", PROJECT["project"]["requires-python"]))
+    text = (ROOT / "Makefile").read_text()
+    for minor in range(lowest, above):
+        assert f"python3.{minor} " in text
+    assert f"(3, {lowest}) <= sys.version_info[:2] <= (3, {above - 1})" in text
 
 
 @pytest.fixture
@@ -103,14 +107,6 @@ def test_uv_fetches_a_python_where_none_fits(copy: Path) -> None:
     done = make(copy, "setup-all", "PYTHON=")
     assert done.returncode == 0 and "uv fetches 3.11" in done.stdout
     assert "downloads automatic: sync --quiet --python 3.11 --all-extras" in done.stdout
-
-
-def test_make_takes_every_python_that_the_project_supports() -> None:
-    lowest, above = map(int, re.findall(r"3\.(\d+)", PROJECT["project"]["requires-python"]))
-    text = (ROOT / "Makefile").read_text()
-    for minor in range(lowest, above):
-        assert f"python3.{minor} " in text
-    assert f"(3, {lowest}) <= sys.version_info[:2] <= (3, {above - 1})" in text
 
 
 def test_caches_are_removed_and_their_sizes_said(copy: Path) -> None:

@@ -4,15 +4,13 @@ Files get their names by one function (`common/files.py`), so these are the mome
 kill leaves behind is the folder as it is at that moment, so the command runs once, and its folder is copied at each.
 """
 
-import inspect
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -71,125 +69,37 @@ print(compiled_game._ensure(pathlib.Path(cache), retry=False))
 class Writer:
     """A command that writes."""
 
-    name: str
-    command: Callable[[Bench, Path], tuple[Any, ...]]  # script and arguments, for a folder in which it writes
-    again: tuple[str, ...] = ()  # arguments that are added after a kill
+    script: str
+    options: Callable[[Bench, Path], Sequence[object]]  # for a folder in which it writes
+    again: tuple[str, ...] = ()  # options that are added after a kill
     fresh: bool = False  # whether what the kill left has to be deleted first, as the command says
     adds: bool = False  # whether the command adds to what is there, as a sweep does trials
-    resumed: Callable[[Bench, Path], tuple[Any, ...]] | None = None
-    """The command for what is left, if it is another one."""
+    resumed: Callable[[Bench, Path], Sequence[object]] | None = None  # options for what is left, if they are others
+
+    def command(self, bench: Bench, folder: Path) -> tuple[object, ...]:
+        return self.script, *self.options(bench, folder)
 
 
-def analyze(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    quick = ("--projection", "pca", "--permutations", 99, "--bootstraps", 99)
-    return "analyze_activations.py", bench["features_dump"].dump, *quick, "--output-dir", folder
+def copied(source: Path, folder: Path) -> Path:
+    return folder if folder.exists() else shutil.copytree(source, folder)
 
 
-def evaluate(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    if not folder.exists():
-        shutil.copytree(bench["three_policies"], folder)
-    return "evaluate.py", folder, "pvp", "-n", 5, "--num-envs", 1, *world_options(bench["small_world"])
-
-
-def extract(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return (
-        "extract_activations.py", "pve", "-p", "kit", "-n", 5, "--max-steps", 5, "--format", "parquet", "-o", folder,
-        "--policies-dir", bench["three_policies"], "--maps-dir", bench["maps"].parent, "--num-envs", 1,
-        "--map-seed", bench["small_world"].map_seed,
-    )  # fmt: skip
-
-
-def simulate(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    recorded = bench["features_dump"]
-    if not folder.exists():
-        shutil.copytree(trained_world_model(bench.factory, recorded), folder / "small")
-    return "simulate.py", folder / "small", "-n", 40, "--ticks", 4, "--dump", recorded.dump, "-o", folder / "dumps"
-
-
-def explore(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    if not folder.exists():
-        shutil.copytree(bench["analysed"].run, folder)
-    return "explore.py", folder, "--dump", bench["analysed"].dump
-
-
-def world_model(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "train_world_model.py", *arguments(bench["features_dump"], folder, "--records", 300)
-
-
-def train(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "train.py", "-n", "x", *ONE_UPDATE, *folders(folder, bench["small_world"].maps_dir)
-
-
-def resume_training(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "train.py", "--resume", folder / "runs" / "x", "--no-track"
-
-
-def convert(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "activation_store/__main__.py", "convert", bench["features_dump"].dump, folder / "new", "--format", "json"
-
-
-def export(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "activation_store/__main__.py", "export", bench["features_dump"].dump, folder / "one.parquet"
-
-
-def panel(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    recorded = bench["features_dump"]
-    if not folder.exists():
-        planted_dynamics_run(folder / "run", recorded.dump, UNITS)
-    policy = recorded.policies / f"{POLICY}.safetensors"
-    return "panel.py", folder / "run", "--dump", recorded.dump, "--policy", policy
-
-
-def sparse(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "train_sparse_autoencoder.py", *sparse_arguments(bench["features_dump"], folder, "--kind", "topk")
-
-
-def intervene(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return (
-        "intervene.py", "-p", POLICY, "--policies-dir", bench["features_dump"].policies, "--maps-dir",
-        bench["maps"].parent, "--edit", "clear", "--episodes", 2, "--controls", 1, "--share", 0.5, "--workers", 1,
-        "--max-steps", 16, "-o", folder,
-    )  # fmt: skip
-
-
-def saliency(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    recorded, quick = bench["features_dump"], ("--samples", 2, "--ticks", 2, "--lags", 1, "--check-states", 8)
-    return "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *quick, "--output-dir", folder
-
-
-def probes(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    quick = ("--targets", "self_food,tick", "--probes", "linear", "--inputs", "lstm_hidden,observation")
-    return "train_probes.py", bench["features_dump"].dump, *quick, "--resamples", 100, "--output-dir", folder
-
-
-def lives(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "agent_life_visualization.py", bench["recording"].dump, "--output", folder
-
-
-def phases(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    quick = ("--min-lifespan", 20, "--permutations", 99, "--bootstraps", 100)
-    analysed = bench["analysed"]
-    return "cluster_life_phase.py", analysed.dump, "--cluster-dir", analysed.run, *quick, "--output", folder
-
-
-def semantic(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    quick = ("--subsample", 4, "--permutations", 99, "--bootstraps", 99, "--codes", 3, "--steps", 100, "--states", 32)
-    return "semantic_clusters.py", "fit", bench["recording"].dump, *quick, "--layer", "action_decoder", "-o", folder
-
-
-def compare(bench: Bench, folder: Path) -> tuple[Any, ...]:
+def compare(bench: Bench, folder: Path) -> Sequence[object]:
     runs = folder.with_name("trainings")
     if not runs.exists():
         for name in ("a_1", "a_2", "b_1", "b_2"):
             plant_run(runs, name, int(name[-1]), {"lives/ticks": float}, updates=3)
-    return "compare_runs.py", *sorted((runs / "runs").iterdir()), "--output-dir", folder
+    return *sorted((runs / "runs").iterdir()), "--output-dir", folder
 
 
-def film(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "render_replay.py", bench["recording"].replay, "-o", folder / "page.html"
+def panel(bench: Bench, folder: Path) -> Sequence[object]:
+    recorded = bench["features_dump"]
+    if not folder.exists():
+        planted_dynamics_run(folder / "run", recorded.dump, UNITS)
+    return folder / "run", "--dump", recorded.dump, "--policy", recorded.policies / f"{POLICY}.safetensors"
 
 
-def sweep(bench: Bench, folder: Path) -> tuple[Any, ...]:
+def sweep(bench: Bench, folder: Path) -> Sequence[object]:
     """Two trials, whose settings Optuna chooses; the trainings themselves are processes of their own."""
     folder.mkdir(exist_ok=True)
     space = {"train.learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1}}
@@ -198,23 +108,79 @@ def sweep(bench: Bench, folder: Path) -> tuple[Any, ...]:
         yaml.safe_dump({"method": "bayes", "metric": {"name": "loss/entropy", "goal": "minimize"}, "parameters": space})
     )
     return (
-        "train.py", "-m", "sweep", "-n", "tuned", *ONE_UPDATE, "--sweep-config", file, "--sweeps-dir",
+        "-m", "sweep", "-n", "tuned", *ONE_UPDATE, "--sweep-config", file, "--sweeps-dir",
         folder / "sweeps", "--sweep-runs", 2, *folders(folder, bench["small_world"].maps_dir),
     )  # fmt: skip
 
 
-WRITERS = (
-    Writer("analyze", analyze), Writer("evaluate", evaluate), Writer("extract", extract, ("--resume",)),
-    Writer("simulate", simulate, fresh=True), Writer("explore", explore), Writer("convert", convert, fresh=True),
-    Writer("world model", world_model, ("--resume",)), Writer("train", train, resumed=resume_training),
-    Writer("export", export), Writer("panel", panel), Writer("sparse", sparse, ("--resume",)),
-    Writer("intervene", intervene, ("--resume",)), Writer("saliency", saliency), Writer("probes", probes),
-    Writer("sweep", sweep, adds=True), Writer("lives", lives), Writer("phases", phases), Writer("semantic", semantic),
-    Writer("compare", compare), Writer("film", film),
-)  # fmt: skip
+STORE = "activation_store/__main__.py"
+LESS = ("--permutations", 99, "--bootstraps", 99)
+WRITERS = {
+    "analyze": Writer("analyze_activations.py", lambda bench, folder: (
+        bench["features_dump"].dump, "--projection", "pca", *LESS, "--output-dir", folder,
+    )),
+    "evaluate": Writer("evaluate.py", lambda bench, folder: (
+        copied(bench["three_policies"], folder), "pvp", "-n", 5, "--num-envs", 1, *world_options(bench["small_world"]),
+    )),
+    "extract": Writer("extract_activations.py", lambda bench, folder: (
+        "pve", "-p", "kit", "-n", 5, "--max-steps", 5, "--format", "parquet", "-o", folder, "--policies-dir",
+        bench["three_policies"], "--maps-dir", bench["maps"].parent, "--num-envs", 1, "--map-seed",
+        bench["small_world"].map_seed,
+    ), ("--resume",)),
+    "simulate": Writer("simulate.py", lambda bench, folder: (
+        copied(trained_world_model(bench.factory, bench["features_dump"]), folder / "small"), "-n", 40, "--ticks", 4,
+        "--dump", bench["features_dump"].dump, "-o", folder / "dumps",
+    ), fresh=True),
+    "explore": Writer("explore.py", lambda bench, folder: (
+        copied(bench["analysed"].run, folder), "--dump", bench["analysed"].dump,
+    )),
+    "convert": Writer(STORE, lambda bench, folder: (
+        "convert", bench["features_dump"].dump, folder / "new", "--format", "json",
+    ), fresh=True),
+    "world model": Writer("train_world_model.py", lambda bench, folder: (
+        arguments(bench["features_dump"], folder, "--records", 300)
+    ), ("--resume",)),
+    "train": Writer(
+        "train.py", lambda bench, folder: ("-n", "x", *ONE_UPDATE, *folders(folder, bench["small_world"].maps_dir)),
+        resumed=lambda bench, folder: ("--resume", folder / "runs" / "x", "--no-track"),
+    ),
+    "export": Writer(STORE, lambda bench, folder: ("export", bench["features_dump"].dump, folder / "one.parquet")),
+    "panel": Writer("panel.py", panel),
+    "sparse": Writer("train_sparse_autoencoder.py", lambda bench, folder: (
+        sparse_arguments(bench["features_dump"], folder, "--kind", "topk")
+    ), ("--resume",)),
+    "intervene": Writer("intervene.py", lambda bench, folder: (
+        "-p", POLICY, "--policies-dir", bench["features_dump"].policies, "--maps-dir", bench["maps"].parent, "--edit",
+        "clear", "--episodes", 2, "--controls", 1, "--share", 0.5, "--workers", 1, "--max-steps", 16, "-o", folder,
+    ), ("--resume",)),
+    "saliency": Writer("saliency.py", lambda bench, folder: (
+        bench["features_dump"].dump, "--policies-dir", bench["features_dump"].policies, "--samples", 2, "--ticks", 2,
+        "--lags", 1, "--check-states", 8, "--output-dir", folder,
+    )),
+    "probes": Writer("train_probes.py", lambda bench, folder: (
+        bench["features_dump"].dump, "--targets", "self_food,tick", "--probes", "linear", "--inputs",
+        "lstm_hidden,observation", "--resamples", 100, "--output-dir", folder,
+    )),
+    "sweep": Writer("train.py", sweep, adds=True),
+    "lives": Writer("agent_life_visualization.py", lambda bench, folder: (
+        bench["recording"].dump, "--output", folder,
+    )),
+    "phases": Writer("cluster_life_phase.py", lambda bench, folder: (
+        bench["analysed"].dump, "--cluster-dir", bench["analysed"].run, "--min-lifespan", 20, "--permutations", 99,
+        "--bootstraps", 100, "--output", folder,
+    )),
+    "semantic": Writer("semantic_clusters.py", lambda bench, folder: (
+        "fit", bench["recording"].dump, "--subsample", 4, *LESS, "--codes", 3, "--steps", 100, "--states", 32,
+        "--layer", "action_decoder", "-o", folder,
+    )),
+    "compare": Writer("compare_runs.py", compare),
+    "film": Writer("render_replay.py", lambda bench, folder: (
+        bench["recording"].replay, "-o", folder / "page.html",
+    )),
+}  # fmt: skip
 
 
-def run(command: tuple[Any, ...], folder: Path, copies: Path) -> tuple[int, str]:
+def run(command: tuple[object, ...], folder: Path, copies: Path) -> tuple[int, str]:
     """Run a command that writes into `folder`; returns its exit code and what it said last.
 
     Args:
@@ -238,17 +204,16 @@ ELSEWHERE = {
 
 
 def test_every_script_is_killed() -> None:
-    killed = "".join(inspect.getsource(writer.command) for writer in WRITERS)
-    missing = {path.name for path in ROOT.glob("*.py") if f'"{path.name}"' not in killed}
-    assert missing == ELSEWHERE.keys()
+    killed = {writer.script for writer in WRITERS.values()}
+    assert {path.name for path in ROOT.glob("*.py")} - killed == ELSEWHERE.keys()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_command_that_was_killed_ends_as_one_that_was_not(
-    writer: Writer, bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, killed = tmp_path / "written", tmp_path / "killed"
+    writer, folder, killed = WRITERS[name], tmp_path / "written", tmp_path / "killed"
     killed.mkdir()
     code, printed = run(writer.command(bench, folder), folder, killed)
     assert code == 0, printed
@@ -262,8 +227,8 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
         if left:
             (killed / str(moment)).rename(folder)
         command = writer.command(bench, folder)
-        if writer.resumed and any(name.endswith("settings.json") for name in left):
-            command = writer.resumed(bench, folder)
+        if writer.resumed and any(path.endswith("settings.json") for path in left):
+            command = (writer.script, *writer.resumed(bench, folder))
         code, printed = run((*command, *(writer.again if left else ())), folder, tmp_path / "none")
         if writer.fresh and code == 2 and "delete it" in printed:
             shutil.rmtree(folder)
@@ -271,9 +236,9 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
         assert code == 0, f"after a kill at file {moment} of {named}: {printed}"
         lost, more = whole - contents(folder), contents(folder) - whole
         assert not lost and (writer.adds or not more), f"after a kill at file {moment} of {named}: {lost} {more}"
-        assert not any(name.endswith(PARTIAL_SUFFIX) for name in contents(folder))
+        assert not any(path.endswith(PARTIAL_SUFFIX) for path in contents(folder))
     with capsys.disabled():
-        print(f"\n{writer.name}: killed at {len(moments)} of {named} files, ended well each time")
+        print(f"\n{name}: killed at {len(moments)} of {named} files, ended well each time")
 
 
 @pytest.mark.slow

@@ -82,10 +82,16 @@ def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Pa
     assert f"{output['by_phase']['association']['explained']:.1%}" in text
 
 
-def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Path) -> None:
+def test_lives_that_are_not_there_or_not_long_enough_are_refused(
+    recording: Recording, tmp_path: Path, clusters: Path
+) -> None:
     done = run_here("agent_life_visualization.py", recording.dump, "--agent", 999, "--episode", 1, "--output", tmp_path)
     assert_refused(done, str(recording.dump), "no life of agent 999 in episode 1", "agents (1 to 16)")
     assert list(tmp_path.iterdir()) == []
+    longest = life_spans(read_identity(recording.dump))[1][-1]
+    wanted = ("--cluster-dir", clusters, "--min-lifespan", longest + 1, "--output", tmp_path / "out")
+    assert_refused(run_here(PHASES, recording.dump, *wanted), f"the longest of 32 lasts {longest}")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -117,15 +123,6 @@ def test_clusters_of_another_dump_are_refused_naming_both(
     other = write_planted(tmp_path / "other", planted_dump())
     refused = run_here(script, other, "--cluster-dir", clusters, "--output", tmp_path / "out")
     assert_refused(refused, str(other), str(recording.dump), "another dump")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_dump_without_a_life_that_is_long_enough_is_refused(
-    recording: Recording, clusters: Path, tmp_path: Path
-) -> None:
-    longest = life_spans(read_identity(recording.dump))[1][-1]
-    wanted = ("--cluster-dir", clusters, "--min-lifespan", longest + 1, "--output", tmp_path / "out")
-    assert_refused(run_here(PHASES, recording.dump, *wanted), f"the longest of 32 lasts {longest}")
     assert not (tmp_path / "out").exists()
 
 

@@ -178,13 +178,23 @@ def test_components_and_probabilities_are_those_of_the_dump(page, made: Made) ->
     assert page.locator("#life-views .odds").inner_text().startswith("move\nnorth\n")
 
 
-def test_simulated_lives_stand_beside_those_that_they_go_on_from(page, made: Made) -> None:
+def test_simulated_lives_stand_beside_and_selected_points_are_records_for_other_scripts(
+    page, made: Made, tmp_path: Path
+) -> None:
     (described,) = read_metadata(made.simulated).episodes
     episode, agent, tick = described[STARTS][0]
     go_to(page, agent, episode, tick)
     assert page.evaluate("explorer.simulated.own") is False
     assert page.locator("#simulated-views .card").count() == 1
     assert "were simulated" in page.inner_text("#simulated-views")
+    facts = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent)")
+    points = [page.evaluate(f"explorer.point({number})") for number in (3, 40)]
+    content = {name: facts[name] for name in ("run", "runKey", "folder")}
+    rows = {"kind": facts["selectionKind"], "records": [point["row_of_run"] for point in points]}
+    (tmp_path / "selection.json").write_text(json.dumps(content | rows))
+    places = read_selection(tmp_path / "selection.json").places
+    for name, column in (("agent", "agent_id"), ("episode", "episode"), ("tick", "tick")):
+        assert places[column].tolist() == [point[name] for point in points]
 
 
 def test_matrices_are_those_of_the_run(page, made: Made) -> None:
@@ -239,17 +249,6 @@ def test_a_circuit_is_drawn_from_its_run_and_says_what_each_box_holds(page, made
     page.mouse.move(5, 5)
     assert page.locator("#circuit-graph .pale").count() == 0
     assert "lstm_cell after 6 ticks" in page.text_content("#circuit-text")
-
-
-def test_points_selected_in_it_are_records_of_the_run_for_other_scripts(page, made: Made, tmp_path: Path) -> None:
-    facts = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent)")
-    points = [page.evaluate(f"explorer.point({number})") for number in (3, 40)]
-    content = {name: facts[name] for name in ("run", "runKey", "folder")}
-    rows = {"kind": facts["selectionKind"], "records": [point["row_of_run"] for point in points]}
-    (tmp_path / "selection.json").write_text(json.dumps(content | rows))
-    places = read_selection(tmp_path / "selection.json").places
-    for name, column in (("agent", "agent_id"), ("episode", "episode"), ("tick", "tick")):
-        assert places[column].tolist() == [point[name] for point in points]
 
 
 def test_the_explorer_takes_the_run_too_and_opens_on_its_own_layout(browser, made: Made, tmp_path: Path) -> None:

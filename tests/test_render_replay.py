@@ -63,7 +63,7 @@ def seek(page, tick: int) -> None:
     settle(page)
 
 
-def test_the_page_says_what_it_shows(page, page_file: Path, replay: Replay) -> None:
+def test_the_page_says_what_it_shows_and_tiles_follow_the_scrub_bar(page, page_file: Path, replay: Replay) -> None:
     assert page.title().startswith("<b>&'episode'.replay.lzma")
     text = page.locator("header").inner_text()
     for part in ("<b>&'episode'.replay.lzma", f"{replay.ticks} ticks", "16 agents", *POLICIES):
@@ -72,6 +72,10 @@ def test_the_page_says_what_it_shows(page, page_file: Path, replay: Replay) -> N
     for part in (*(material.name for material in MATERIALS), "passive NPC", "neutral NPC", "aggressive NPC"):
         assert part in legend
     assert "Unpacking" not in page.locator("#map").inner_text()
+    names = np.array([material.name for material in MATERIALS])
+    for tick in (0, 30, 12, replay.ticks - 1, 3, 0):
+        seek(page, min(tick, replay.ticks - 1))
+        assert np.array_equal(page.evaluate("window.replay.materials"), names[replay.materials_at(tick)])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.5, 1.0])
@@ -91,13 +95,6 @@ def test_scrubbing_shows_exactly_what_the_engine_had(page, recording: Recording,
     npcs = {npc["id"]: npc for npc in page.evaluate("window.replay.npcs") if npc["alive"]}
     assert npcs.keys() <= truth.npcs.keys() and len(npcs) > 3
     assert all(npcs[i][name] == truth.npcs[i][name] for i in npcs for name in ("row", "col", "health"))
-
-
-def test_tiles_follow_the_scrub_bar_forwards_and_back(page, replay: Replay) -> None:
-    names = np.array([material.name for material in MATERIALS])
-    for tick in (0, 30, 12, replay.ticks - 1, 3, 0):
-        seek(page, min(tick, replay.ticks - 1))
-        assert np.array_equal(page.evaluate("window.replay.materials"), names[replay.materials_at(tick)])
 
 
 def test_it_plays_and_pauses_and_the_keyboard_moves_time(page, replay: Replay) -> None:
@@ -150,7 +147,7 @@ def test_clicking_an_agent_follows_it_and_shows_its_vitals(page, recording: Reco
     assert page.evaluate("window.replay.following") is None
 
 
-def test_an_agent_is_found_by_name_and_number(page) -> None:
+def test_an_agent_is_found_by_name_and_number_and_a_mark_of_the_time_line_leads_to_its_tick(page) -> None:
     page.get_by_label("Find an agent").fill("7")
     assert page.locator("#agent-list button:visible").all_inner_texts()[0].split()[0] == f"{POLICIES[1]}_7"
     assert page.locator("#agent-list button:visible").count() == 1
@@ -158,6 +155,12 @@ def test_an_agent_is_found_by_name_and_number(page) -> None:
     assert page.locator("#agent-list button:visible").count() == 8
     page.get_by_role("button", name=f"Follow {POLICIES[0]}_4", exact=True).click()
     assert page.evaluate("window.replay.following") == 4
+    first = page.evaluate("window.replay.events.find(({ kind }) => kind === 'death').tick")
+    ticks = page.evaluate("window.replay.ticks")
+    box = page.locator("#timeline-canvas").bounding_box()
+    x = 8 + first / (ticks - 1) * (box["width"] - 16)
+    page.mouse.click(box["x"] + x + 2, box["y"] + box["height"] - 2.5 * 12)  # deaths: the highest of three lanes
+    assert page.evaluate("window.replay.tick") == first
 
 
 def test_the_followed_agents_hits_are_counted_and_its_life_keeps_focus_while_time_passes(page, replay: Replay) -> None:
@@ -188,15 +191,6 @@ def test_events_lead_to_where_they_happened(page, recording: Recording) -> None:
     page.get_by_role("button", name="event ›").click()
     later = [event["tick"] for event in own if event["tick"] > kill["tick"]]
     assert page.evaluate("window.replay.tick") == (later[0] if later else kill["tick"])
-
-
-def test_a_click_on_a_mark_of_the_time_line_goes_to_its_tick(page) -> None:
-    first = page.evaluate("window.replay.events.find(({ kind }) => kind === 'death').tick")
-    ticks = page.evaluate("window.replay.ticks")
-    box = page.locator("#timeline-canvas").bounding_box()
-    x = 8 + first / (ticks - 1) * (box["width"] - 16)
-    page.mouse.click(box["x"] + x + 2, box["y"] + box["height"] - 2.5 * 12)  # deaths: the highest of three lanes
-    assert page.evaluate("window.replay.tick") == first
 
 
 def test_hovering_says_what_is_there(page, recording: Recording, replay: Replay) -> None:
@@ -251,15 +245,14 @@ def test_colours_reach_the_canvas(page) -> None:
         assert nearest(pixels, colour) <= 1
 
 
-def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
+def test_a_phone_shows_it_foreign_scripts_do_not_run_and_a_damaged_page_says_so(
+    browser, page_file: Path, tmp_path: Path
+) -> None:
     with opened(browser, page_file, "window.replay !== undefined", 390, 780) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         for locator in (page.locator("#map-canvas"), page.get_by_role("button", name="Play", exact=True)):
             assert locator.bounding_box()["y"] < 780
-
-
-def test_foreign_scripts_do_not_run_and_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
-    """They would with the policy that pages had before, which allowed every script inside the page."""
+    # They would with the policy that pages had before, which allowed every script inside the page.
     assert scripts_that_ran(browser, page_file, tmp_path) == []
     allowing = tmp_path / "allowing.html"
     allowing.write_text(re.sub("'sha256-[^']*'", "'unsafe-inline'", page_file.read_text()))

@@ -3,7 +3,6 @@
 import json
 import lzma
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,12 @@ from nmmo.render.replay_helper import FileReplayHelper
 
 from activation_store.reader import read_dump
 from analysis.replays.file import read_replay
-from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, record_replay
 from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, python, run_here, run_well
-from tests.tiny_policies import save_policies, world_options
+from tests.tiny_policies import world_options
 
 
 @pytest.fixture(scope="module")
@@ -105,22 +103,6 @@ def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings
     packets = content(policies / "seed_1_take.replay.lzma")["packets"]
     assert len(packets) == 4
     assert all(player["base"]["name"].startswith("take_") for player in packets[0]["player"].values())
-
-
-@pytest.mark.slow
-def test_a_policy_of_another_world_is_left_out_unless_it_is_named(
-    policies: Path, small_world: EnvironmentSettings, task: TaskSettings, tmp_path: Path
-) -> None:
-    policies, larger = shutil.copytree(policies, tmp_path / "policies"), replace(small_world, map_size=40)
-    save_policies(policies, larger, task, ensure_maps(larger, numbers=()), {"debug": ("neurips23_start_kit", 1)})
-    options = ("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 8, *world_options(small_world))
-    done = python(*options)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("left out: the policy debug was trained in a world whose map_side is 72, not 64 as here")
-    players = content(policies / "seed_8.replay.lzma")["packets"][0]["player"].values()
-    assert {player["base"]["name"].split("_")[0] for player in players} == {"kit", "take", "yao"}
-    assert_refused(run_here(*options, "-n", "debug"), "the policy debug", "map_side")
-    assert_refused(run_here(*options, "-n", "debgu"), "did you mean debug?")
 
 
 def test_bad_input_is_one_line(policies: Path, small_world: EnvironmentSettings, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def attributed(recorded: RecordedPolicy, output: Path, *options: object) -> Path
     return folder
 
 
-def test_everything_is_there_and_whole_and_the_film_shows_the_chosen_samples(results: Path) -> None:
+def test_all_is_whole_and_maps_belong_to_the_records_that_they_name(results: Path, recorded: RecordedPolicy) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) >= {
         "saliency.html", "saliency.mp4", "overview.png", "sanity.png", "sanity.json", "maps.npz", "summary.txt",
@@ -49,9 +49,6 @@ def test_everything_is_there_and_whole_and_the_film_shows_the_chosen_samples(res
     assert all(one["sha256"] == sha256(results / name) for name, one in done.items())
     count, _ = imageio_ffmpeg.count_frames_and_secs(str(results / "saliency.mp4"))
     assert count == 2 * 4
-
-
-def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, results: Path) -> None:
     names = ("value", "tiles", "material", "sample", "agent_id", "episode", "tick", "memory")
     result = arrays_of((results / "maps.npz").read_bytes(), names)
     assert result["tiles"].shape == (12, 3, 225) and result["memory"].shape == (12, 32)
@@ -63,7 +60,9 @@ def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, res
     assert result["sample"].tolist() == np.repeat([0, 1, 2], 4).tolist()
 
 
-def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, results: Path) -> None:
+def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer_or_that_it_is_damaged(
+    browser, results: Path, tmp_path: Path
+) -> None:
     with opened(browser, results / "saliency.html", "document.body.dataset.ready === 'true'") as page:
         captions = page.locator("figcaption").all_inner_texts()
         assert captions[0].startswith("overview.png. What the target depends on.") and all(
@@ -87,9 +86,6 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
         page.mouse.move(box["x"] + 1.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
         shown = float(page.text_content("#hover").split(": ")[1].split(";")[0].replace("−", "-"))
         assert shown == pytest.approx(float(result["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
-
-
-def test_a_damaged_page_says_so(browser, results: Path, tmp_path: Path) -> None:
     assert "cannot show its maps" in said_of_damage(browser, results / "saliency.html", "content-0", tmp_path)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import simulate
 from activation_store import __main__ as store
@@ -13,6 +14,7 @@ from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
 from analysis.runs.run_folder import RunFolder
+from analysis.world_model import simulation
 from analysis.world_model.findings import PARTS
 from analysis.world_model.model import load_model
 from analysis.world_model.open_loop import HIGHER_IS_BETTER
@@ -126,17 +128,12 @@ def test_other_runs_are_not_validated(trained, features_dump, intervened, direct
         ({"arguments": {"directions": "nowhere"}}, "which is not there"),
     ):
         folder = shutil.copytree(intervened, tmp_path / message.replace(" ", "_"))
-        rewrite_run(folder, changed)
+        content = json.loads((folder / "run.json").read_bytes())
+        content.pop("checksum", None)
+        for part, values in changed.items():
+            content[part] |= values
+        rewrite(folder, "run.json", json.dumps(with_checksum(content)).encode())
         assert_refused(run_here(*command, folder), message)
-
-
-def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
-    """Change what run.json says, as if it had been written so."""
-    content = json.loads((folder / "run.json").read_bytes())
-    content.pop("checksum", None)
-    for part, values in changed.items():
-        content[part] |= values
-    rewrite(folder, "run.json", json.dumps(with_checksum(content)).encode())
 
 
 def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, directions, tmp_path: Path) -> None:
@@ -209,16 +206,15 @@ def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path)
     assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
     for move in ("policy", "stay"):
         run_well("simulate.py", "lives", *command, "-o", tmp_path, "--act", move, "--name", move)
-    values, food = {}, {}
+    values = {}
     for move, name in (("policy", "the policy's own"), ("stay", "stay")):
         records = read_dump(tmp_path / move)
         lives = np.unique(records.agent_id, return_inverse=True)[1]
         values[move] = (np.bincount(lives, records.value) / np.bincount(lives)).mean()
-        food[move] = float(rows[name]["food"])
         assert float(rows[name]["value"]) == pytest.approx(values[move], abs=1e-4) and rows[name]["lives"] == "20"
     better = float(rows["stay"]["better"])
     assert better == pytest.approx(values["stay"] - values["policy"], abs=1e-4)
-    assert float(rows["stay"]["low"]) <= better <= float(rows["stay"]["high"]) and food["stay"] <= 105
+    assert float(rows["stay"]["low"]) <= better <= float(rows["stay"]["high"])
 
 
 def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -> None:
@@ -235,17 +231,29 @@ def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("target", ["value", "ic_1"])
-def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path, target: str) -> None:
+def test_starts_are_searched(
+    trained, features_dump, directions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """With a search that finds a planted start; tests/analysis/world_model/test_windows.py tests the search itself."""
+
+    def planted(model, start, number):
+        assert (number is simulation.value) == (target == "value")
+        vector = torch.eye(start.vector.shape[1])[:1].repeat(len(start), 1)
+        return simulation.bottleneck_start(model, vector, start.around, None)
+
+    monkeypatch.setattr(simulation, "searched", planted)
     more = ["--directions", directions] if target != "value" else []
     run_well(
         "simulate.py", "maximise", trained, target, "-n", 12, "--ticks", 2, "--dump", features_dump.dump, *more, "-o",
         tmp_path,
     )  # fmt: skip
-    rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
-    assert float(rows[target]["difference"]) > 0
     (dump,) = tmp_path.iterdir()
     assert dump.name.endswith(f"simulated-maximise-{target}")
     assert read_metadata(dump).environment["simulated"]["maximise"] == target
+    vectors = read_dump(dump).activations["bottleneck"]
+    assert (vectors == np.eye(vectors.shape[1])[0]).all(), "lives begin at the found starts"
+    rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
+    assert np.isfinite(float(rows[target]["difference"]))
 
 
 def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_path: Path) -> None:
@@ -303,14 +311,6 @@ def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, 
     assert [one["other"] for one in written] == [pytest.approx(float(row["other"])) for row in rows.values()]
 
 
-def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tmp_path: Path) -> None:
-    command = ["simulate.py", "quality", trained, "--ticks", 4, "--dump", features_dump.dump]
-    where = ["--policies-dir", features_dump.policies]
-    assert_refused(run_here(*command, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
-    assert_refused(run_here(*command, *where, "--other-dice", 4000), "ask for fewer branches")
-    assert_refused(run_here(*command, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
-
-
 @pytest.mark.parametrize(
     ("command", "more", "message"),
     [
@@ -352,6 +352,9 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tm
         ("maximise", "value --directions nowhere", "--directions does nothing with value"),
         ("jacobians", "nowhere", "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
         ("compare", "--ticks 1", "--ticks is 1: must be 2 to 1024"),
+        ("quality", "--ticks 4 --policies-dir POLICIES --other-dice -1", "--other-dice is -1: must be 0 to 4096"),
+        ("quality", "--ticks 4 --policies-dir POLICIES --other-dice 4000", "ask for fewer branches"),
+        ("quality", "--ticks 4 --policies-dir EMPTY --other-dice 2", "there is no policy"),
         ("qualty", "", "no command 'qualty'; there are: lives, moves"),
     ],
 )
@@ -359,7 +362,8 @@ def test_what_makes_no_sense_is_refused(
     command, more, message, trained, features_dump, directions, tmp_path: Path
 ) -> None:
     where = ["-n", 5, "-o", tmp_path / "out"] if command == "lives" else []
-    words = [directions if word == "DIRECTIONS" else word for word in more.split()]
+    places = {"DIRECTIONS": directions, "POLICIES": features_dump.policies, "EMPTY": tmp_path}
+    words = [places.get(word, word) for word in more.split()]
     assert_refused(run_here("simulate.py", command, trained, "--dump", features_dump.dump, *where, *words), message)
     assert not (tmp_path / "out").exists()
 

@@ -142,13 +142,22 @@ def test_given_parts_add_up_and_similarity_is_of_networks_on_one_stream(results:
     assert all(-0.2 < value <= 1 for value in result.values())
 
 
-def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: Path) -> None:
+def test_bad_input_and_dumps_that_do_not_do_are_refused(
+    dumps: list[Path], tmp_path: Path, small_world, task, maps
+) -> None:
     out = ("--output-dir", tmp_path / "out")
     assert_refused(
         run_here("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
     )
     assert_refused(run_here("train_probes.py", tmp_path / "none", *out), "does not exist")
     assert not (tmp_path / "out").exists()
+    assert_refuses("two dumps are called", arguments(dumps[0], dumps[0]).check)
+    metadata = {dumps[0].name: read_metadata(dumps[0])}
+    with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
+        check_dumps(arguments(dumps[0], emergence=True), metadata)
+    short = record_for_probes(tmp_path / "short", small_world, task, maps, episodes=2)
+    with pytest.raises(UserError, match="short holds 2 episodes: probes are fitted, tuned and tested"):
+        check_dumps(arguments(short), {"short": read_metadata(short)})
 
 
 def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
@@ -169,16 +178,6 @@ def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
 )
 def test_values_are_checked(dumps: list[Path], changes: dict, message: str) -> None:
     assert_refuses(message, arguments(dumps[0], **changes).check)
-
-
-def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path: Path) -> None:
-    assert_refuses("two dumps are called", arguments(dumps[0], dumps[0]).check)
-    metadata = {dumps[0].name: read_metadata(dumps[0])}
-    with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
-        check_dumps(arguments(dumps[0], emergence=True), metadata)
-    short = record_for_probes(tmp_path / "short", small_world, task, maps, episodes=2)
-    with pytest.raises(UserError, match="short holds 2 episodes: probes are fitted, tuned and tested"):
-        check_dumps(arguments(short), {"short": read_metadata(short)})
 
 
 def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:

@@ -43,7 +43,9 @@ def simulated(
     return simulate(trained, features_dump, request.param, tmp_path_factory.mktemp("simulated"))
 
 
-def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: RecordedFeatures) -> None:
+def test_a_training_leaves_its_model_and_curves_and_is_not_overwritten(
+    trained: Path, features_dump: RecordedFeatures, tmp_path: Path
+) -> None:
     assert {one.name for one in trained.iterdir()} >= {
         "settings.json", "metrics.jsonl", "curves.png", "model.safetensors"
     }  # fmt: skip
@@ -52,6 +54,14 @@ def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: Re
     assert sightings is not None and sightings.kernel.any()
     lines = [orjson.loads(line) for line in (trained / "metrics.jsonl").read_bytes().splitlines()]
     assert lines[-1]["records"] >= 900 and lines[-1]["test/share/material"] > 0
+    again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
+    assert_refused(again, "already holds a trained world model")
+    shutil.copytree(trained, tmp_path / trained.name)
+    state = tmp_path / trained.name / "training_state.safetensors"
+    state.touch()
+    again = run_here("train_world_model.py", *arguments(features_dump, tmp_path, "--resume"))
+    assert_refused(again, "already holds a trained world model")
+    assert not state.exists()
 
 
 @pytest.mark.slow
@@ -71,19 +81,6 @@ def test_every_agent_lives_in_a_model_of_its_world(
     assert np.isfinite(np.concatenate(values)).all() and not np.array_equal(*(value[:20] for value in values))
     done = run_well("simulate.py", "quality", model, "--ticks", 2, *where)
     assert "vitals after 1 ticks" in done.stdout
-
-
-def test_a_finished_training_is_not_overwritten_even_if_it_was_killed_as_it_ended(
-    trained: Path, features_dump: RecordedFeatures, tmp_path: Path
-) -> None:
-    again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
-    assert_refused(again, "already holds a trained world model")
-    shutil.copytree(trained, tmp_path / trained.name)
-    state = tmp_path / trained.name / "training_state.safetensors"
-    state.touch()
-    again = run_here("train_world_model.py", *arguments(features_dump, tmp_path, "--resume"))
-    assert_refused(again, "already holds a trained world model")
-    assert not state.exists()
 
 
 def folder_there(path: Path) -> None:

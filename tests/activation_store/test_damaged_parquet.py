@@ -36,12 +36,15 @@ def rewrite(folder: Path, change: Change, **options: Any) -> None:
     sign(folder, SHARD)
 
 
-def test_a_missing_shard_and_a_foreign_one(dump: Path) -> None:
+def test_a_missing_shard_a_foreign_one_and_absurd_metadata_are_refused(dump: Path) -> None:
     (dump / SHARD).unlink()
     assert f"lacks {SHARD}" in one_line(dump)
     pq.write_table(pa.table({"a": [1, 2, 3]}), dump / SHARD)
     sign(dump, SHARD)
     assert f"{SHARD} has other columns or types" in one_line(dump)
+    with (dump / METADATA_FILE).open("r+b") as file:
+        file.truncate(1 << 40)
+    assert "files of its kind have at most 67,108,864" in one_line(dump)
 
 
 def replaced(name: str, kind: pa.DataType, values: Callable[[list[Any]], list[Any]] = lambda old: old) -> Change:
@@ -181,12 +184,6 @@ def test_file_names_that_no_writer_gave_are_refused(dump: Path, name: str) -> No
     content["files"][name] = content["files"].pop(SHARD)
     sign_metadata(dump, content)
     assert f"{METADATA_FILE} contradicts itself: it lists" in one_line(dump)
-
-
-def test_absurd_metadata_takes_no_time(dump: Path) -> None:
-    with (dump / METADATA_FILE).open("r+b") as file:
-        file.truncate(1 << 40)
-    assert "files of its kind have at most 67,108,864" in one_line(dump)
 
 
 def test_the_folder_may_be_a_link_below_a_name_that_is_no_text_but_its_files_may_not_lead_out_of_it(dump: Path) -> None:

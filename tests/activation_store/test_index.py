@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from activation_store.__main__ import rows
+from activation_store.__main__ import runs
+from activation_store.index import rows
 from tests.command import assert_refuses
 
 
@@ -62,10 +64,5 @@ def test_what_goes_while_it_is_listed_is_left_out_and_a_damaged_dump_is_named(re
     (results / "data" / "planted" / "metadata.json").write_text("{")
     ((_, kind, *_, fault),) = rows([results / "data"])
     assert kind == "damaged" and "metadata.json" in fault
-
-
-def test_nothing_to_list_is_one_line(tmp_path: Path) -> None:
-    from activation_store.__main__ import runs
-
-    assert_refuses("there are no dumps and no runs", runs, (tmp_path,))
-    assert_refuses("is not a folder", runs, (tmp_path / "none",))
+    assert_refuses("there are no dumps and no runs", runs, (results / "else",))
+    assert_refuses("is not a folder", runs, (results / "none",))

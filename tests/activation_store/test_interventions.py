@@ -26,7 +26,9 @@ ROWS = [
 ]
 
 
-def test_what_is_read_is_what_was_written_and_an_arms_lives_are_ordered(tmp_path: Path) -> None:
+def test_what_is_read_is_what_was_written_and_changes_of_earlier_versions_are_named_as_what_they_are(
+    tmp_path: Path,
+) -> None:
     write_lives(tmp_path / "lives.parquet", LivesTable.of_rows(ROWS))
     table = read_lives(tmp_path / "lives.parquet")
     assert table.arm.tolist() == ["edit", "edit", "twin"]
@@ -35,10 +37,7 @@ def test_what_is_read_is_what_was_written_and_an_arms_lives_are_ordered(tmp_path
     edit = LivesTable.of_rows(ROWS).of_arm("edit")
     assert edit.episode.tolist() == [0, 1]
     assert edit.outcomes["ticks"].tolist() == [30, 12]
-
-
-def test_changes_of_earlier_versions_are_named_as_what_they_are(tmp_path: Path) -> None:
-    """They compared with the memory that earlier edits had left: in play."""
+    # They compared with the memory that earlier edits had left: in play.
     old = dict.fromkeys(("kl", "kl/Move", "value_change", "gain/Move/North", "moved/tick", "planned/x"), 1.0)
     row = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12, "off_manifold": 1.0}
     write_lives(tmp_path / "lives.parquet", LivesTable.of_rows([{**row, **old}]))
@@ -86,7 +85,7 @@ def test_a_file_that_holds_no_lives_is_refused(tmp_path: Path, write: Callable[[
     assert_refuses(message, read_lives, tmp_path / "lives.parquet")
 
 
-def test_a_small_file_that_stands_for_many_lives_is_refused_before_they_are_made(tmp_path: Path) -> None:
+def test_tables_that_stand_for_far_more_than_their_file_are_refused_before_they_are_made(tmp_path: Path) -> None:
     path = tmp_path / "lives.parquet"
     rows = 5_000_000
     constant = np.zeros(rows, dtype=np.int64)
@@ -96,9 +95,6 @@ def test_a_small_file_that_stands_for_many_lives_is_refused_before_they_are_made
             writer.write_table(pa.table(columns))
     assert path.stat().st_size < 1 << 20
     assert_refuses("claims 20,000,000 rows of 4 columns", read_lives, path)
-
-
-def test_long_names_of_arms_in_many_lives_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "lives.parquet"
     rows = 10_000
     names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), pa.array(["x" * 100_000]))

@@ -50,7 +50,9 @@ def test_the_same_world_is_asked_for(metadata: DumpMetadata, environment: dict[s
     assert line.removeprefix(start).removesuffix(end).strip() == options
 
 
-def test_episodes_seed_folder_opponents_and_checkpoint_are_kept(metadata: DumpMetadata) -> None:
+def test_episodes_seed_folder_opponents_and_checkpoint_are_kept_where_it_can_be_recorded_again(
+    metadata: DumpMetadata,
+) -> None:
     many = replace(metadata, episodes=[{"number": number} for number in range(20)], seed=5)
     assert "--record standard -n 20 --seed 5 -o 'my data' --name" in command(Path("my data/start_kit_3M"), many)
     assert "-n" not in shlex.split(command(FOLDER, metadata)), "8 are the default, and 4 are too few for probes"
@@ -58,9 +60,6 @@ def test_episodes_seed_folder_opponents_and_checkpoint_are_kept(metadata: DumpMe
     assert "pvp -p start_kit_3M,takeru_3M --record standard --name standard" in command(FOLDER, shared)
     checkpoint = replace(metadata, policy="start_kit_3M_0000750000")
     assert "pve -p start_kit_3M --checkpoint 750000 --record standard" in command(FOLDER, checkpoint)
-
-
-def test_what_cannot_be_recorded_again_is_not_advised(metadata: DumpMetadata) -> None:
     assert "give a dump of the game" in record_again(FOLDER, replace(metadata, origin="simulated"))
     assert "intervene.py --record all" in record_again(FOLDER, replace(metadata, environment={"intervention": {}}))
 

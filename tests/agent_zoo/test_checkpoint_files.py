@@ -16,20 +16,14 @@ def _in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / f"{name}.safetensors").touch()
 
 
-def test_a_name_is_looked_up_in_both_folders_and_all_policies_of_one_are_its_own() -> None:
+def test_a_name_is_looked_up_in_both_folders_and_other_folders_stand_alone() -> None:
     assert policy_names(SHIPPED, ("mine", "shipped")) == ["mine", "shipped"]
     assert policy_path(SHIPPED, "mine") == OWN / "mine.safetensors"
     assert policy_path(SHIPPED, "shipped") == policy_path(SHIPPED, "shipped") == SHIPPED / "shipped.safetensors"
     assert policy_path(SHIPPED, "nobody") == SHIPPED / "nobody.safetensors", "for messages"
     assert policy_names(SHIPPED) == ["shipped"] and policy_names(OWN) == ["mine"]
-
-
-def test_other_folders_stand_alone() -> None:
     assert_refuses("no policy 'mine' in other: it holds third", policy_names, Path("other"), ("mine",))
     assert_refuses("no policy 'min' in policies or my_policies.*did you mean mine", policy_names, SHIPPED, ("min",))
-
-
-def test_without_shipped_policies_names_are_ones_own() -> None:
     (SHIPPED / "shipped.safetensors").unlink()
     SHIPPED.rmdir()
     assert policy_names(SHIPPED, ("mine",)) == ["mine"]

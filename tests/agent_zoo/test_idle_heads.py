@@ -50,7 +50,7 @@ def distribution(target: list[list[float]]) -> ActionDistribution:
     return ActionDistribution(HEADS, only, [*even, Choices(everyone, torch.full_like(everyone, TARGET), logits)])
 
 
-def test_a_style_counts_only_if_somebody_is_attacked_and_its_entropy_by_the_chance_of_that() -> None:
+def test_a_style_counts_only_if_somebody_is_attacked_and_nobody_is_for_its_sake() -> None:
     chosen = distribution([[0.5, 0.25, 0.25]] * 2)
     actions = torch.tensor([[1, 0, 0], [1, NOBODY, 0]])  # the first agent attacks, the second does not
     assert counted(HEADS, actions).tolist() == [[True, True, True], [False, True, True]]
@@ -63,10 +63,7 @@ def test_a_style_counts_only_if_somebody_is_attacked_and_its_entropy_by_the_chan
     target = -sum(p * math.log(p) for p in probabilities)
     assert entropy(chosen, ignore_idle=True).item() == pytest.approx(0.75 * math.log(3) + target + math.log(2))
     assert entropy(chosen, ignore_idle=False).item() == pytest.approx(math.log(3) + target + math.log(2))
-
-
-def test_nobody_is_attacked_for_the_sake_of_a_style() -> None:
-    """The gradient of the target's logits is that of the target's own entropy, however the style is chosen."""
+    # The gradient of the target's logits is that of the target's own entropy, however the style is chosen.
     chosen = distribution([[0.5, 0.25, 0.25]])
     logits = chosen.choices[2].logits
     (result,) = torch.autograd.grad(entropy(chosen, ignore_idle=True).sum(), logits, retain_graph=True)

@@ -108,16 +108,13 @@ def test_time_constants_are_spread_evenly_on_a_logarithmic_scale_and_say_what_is
     np.testing.assert_allclose(after.hidden[:, 0], np.exp(-16 / memory.time_constants.numpy()), rtol=1e-6)
 
 
-def test_gradients_of_leaky_averages_are_those_of_finite_differences() -> None:
+def test_gradients_of_leaky_averages_are_right_and_their_sums_neither_overflow_nor_forget() -> None:
     memory = memory_of("ema", layers=2)
     read = torch.randn(7, 2, UNITS, dtype=torch.float64, requires_grad=True)
     hidden = torch.randn(2, 2, UNITS, dtype=torch.float64, requires_grad=True)
     state = MemoryState(hidden, hidden[:0])
     # Parameters are changed in place, so nothing hands them over.
     assert torch.autograd.gradcheck(lambda *_: memory.play(read, state)[0], (read, hidden, *memory.parameters()))
-
-
-def test_sums_of_long_sequences_neither_overflow_nor_forget() -> None:
     kept = torch.tensor([0.0, 1e-30, 0.5, 0.75, 1.0], requires_grad=True)
     sums = leaky_sums(torch.ones(1000, 1, 5), kept, torch.zeros(1, 5))
     torch.testing.assert_close(sums[-1, 0], torch.tensor([1.0, 1.0, 2.0, 4.0, 1000.0]))

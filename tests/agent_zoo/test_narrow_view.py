@@ -99,13 +99,12 @@ def test_an_option_points_at_the_same_entity_in_the_game(whole: PackedObservatio
     assert (meant != chosen).any()
 
 
-def test_the_full_view_is_the_observation_itself(whole: PackedObservation, layout) -> None:
+def test_the_full_view_is_the_observation_and_a_narrow_one_goes_with_hidden_positions(
+    whole: PackedObservation, layout
+) -> None:
     assert mask(7) == ObservationMask() == ObservationMask.of({})
     assert mask(7).apply(whole, layout) is whole and mask(7).game_rows(whole, layout) is None
     assert torch.equal(packed_options(legal_options(whole, layout)), whole.legal)
-
-
-def test_a_narrow_view_goes_with_hidden_positions_and_narrows_once(whole: PackedObservation, layout) -> None:
     hidden = {"mask_intrinsics": "strict", "relative_position": True}
     both, narrow = mask(3, **hidden), mask(3)
     one = both.apply(whole, layout)

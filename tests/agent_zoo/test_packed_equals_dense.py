@@ -44,7 +44,7 @@ def test_observations_have_every_kind_of_row_and_a_centred_view(seen: np.ndarray
     assert (relative == np.stack([rows - 7, columns - 7], axis=1)).all()
 
 
-def test_putting_the_padding_back_gives_the_games_tables_and_legal_options(
+def test_putting_the_padding_back_gives_the_games_tables_and_some_agents_keep_their_rows(
     seen: np.ndarray, layout: ObservationLayout
 ) -> None:
     games, padded = DenseObservation.of_game(seen, layout), DenseObservation.of_packed(pack(seen, layout), layout)
@@ -52,6 +52,12 @@ def test_putting_the_padding_back_gives_the_games_tables_and_legal_options(
     for name in games.tables:
         assert torch.equal(games[name], padded[name]), name
     assert torch.equal(legal_options(pack(seen, layout), layout), games["ActionTargets"])
+    chosen = torch.tensor([7, 3, 3, 0])
+    taken, alone = pack(seen, layout).take(chosen), pack(seen[chosen.numpy()], layout)
+    for table in ("entity", "inventory", "market"):
+        assert torch.equal(getattr(taken, table).values, getattr(alone, table).values)
+        assert torch.equal(getattr(taken, table).counts, getattr(alone, table).counts)
+    assert torch.equal(taken.legal, alone.legal) and torch.equal(taken.material, alone.material)
 
 
 def test_outputs_and_gradients_are_equal(policy, seen: np.ndarray, layout: ObservationLayout) -> None:
@@ -95,15 +101,6 @@ def test_a_whole_dense_policy_with_its_memory_computes_the_same(policy, seen, la
     _, value, after = packed(pack(seen, layout), memory)
     _, plain, plain_after = dense_recurrent(packed)(DenseObservation.of_game(seen, layout), memory)
     torch.testing.assert_close((value, after.cell), (plain, plain_after.cell), rtol=1e-3, atol=1e-4)
-
-
-def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: ObservationLayout) -> None:
-    chosen = torch.tensor([7, 3, 3, 0])
-    taken, alone = pack(seen, layout).take(chosen), pack(seen[chosen.numpy()], layout)
-    for table in ("entity", "inventory", "market"):
-        assert torch.equal(getattr(taken, table).values, getattr(alone, table).values)
-        assert torch.equal(getattr(taken, table).counts, getattr(alone, table).counts)
-    assert torch.equal(taken.legal, alone.legal) and torch.equal(taken.material, alone.material)
 
 
 @pytest.mark.parametrize("agent", agent_zoo.names())

@@ -33,13 +33,17 @@ def plain_pairwise_loss(features: torch.Tensor, plane: torch.Tensor, alpha: floa
     return float(-np.mean(by_columns(features, alpha) * np.log(by_columns(plane, alpha))))
 
 
-def test_the_pairwise_loss_is_the_papers_double_sum() -> None:
+def test_the_pairwise_loss_is_the_papers_and_least_where_the_plane_keeps_neighbours() -> None:
     features, plane = rows(9, 5, 1), rows(9, 2, 2)
     assert float(pairwise_loss(features, plane, ALPHA)) == pytest.approx(plain_pairwise_loss(features, plane, ALPHA))
     own = log_similarities(features, ALPHA).exp()
     assert torch.allclose(own, torch.from_numpy(by_columns(features, ALPHA).T))
     far = torch.cat([features, features[:1] + 1e6])  # beyond the smallest similarity
     assert float(pairwise_loss(far, far[:, :2], 20.0)) == pytest.approx(plain_pairwise_loss(far, far[:, :2], 20.0))
+    features = torch.cat([rows(10, 3, seed) * 0.1 + 5 * torch.eye(3, dtype=torch.float64)[seed] for seed in range(3)])
+    good = torch.cat([rows(10, 2, 9) * 0.1 + 5 * torch.tensor([k % 2, k // 2]) for k in range(3)])
+    shuffled = good[torch.randperm(30, generator=torch.Generator().manual_seed(0))]
+    assert pairwise_loss(features, good) < pairwise_loss(features, shuffled)
 
 
 def test_its_gradient_is_that_of_finite_differences_for_features_and_places() -> None:
@@ -58,13 +62,6 @@ def test_its_gradient_is_that_of_finite_differences_for_features_and_places() ->
     assert torch.autograd.gradcheck(lambda f, z: pairwise_loss(f, z, ALPHA), (features, plane))
 
 
-def test_the_loss_is_least_where_the_plane_keeps_neighbours() -> None:
-    features = torch.cat([rows(10, 3, seed) * 0.1 + 5 * torch.eye(3, dtype=torch.float64)[seed] for seed in range(3)])
-    good = torch.cat([rows(10, 2, 9) * 0.1 + 5 * torch.tensor([k % 2, k // 2]) for k in range(3)])
-    shuffled = good[torch.randperm(30, generator=torch.Generator().manual_seed(0))]
-    assert pairwise_loss(features, good) < pairwise_loss(features, shuffled)
-
-
 def test_the_quantisation_loss_moves_codes_and_places_apart_from_each_other() -> None:
     plane, codebook = rows(6, 2, 5).requires_grad_(), rows(3, 2, 6).requires_grad_()
     loss = quantisation_loss(plane, codebook, BETA)
@@ -80,12 +77,9 @@ def test_the_quantisation_loss_moves_codes_and_places_apart_from_each_other() ->
         assert torch.allclose(codebook.grad[k], -2 * difference[mine].sum(0) / 12)
 
 
-def test_perplexity_counts_the_codes_in_use() -> None:
+def test_perplexity_counts_codes_in_use_and_dead_ones_move_to_states() -> None:
     assert perplexity(torch.tensor([5, 5, 5, 5])) == pytest.approx(4)
     assert perplexity(torch.tensor([9, 0, 0, 0])) == pytest.approx(1)
-
-
-def test_dead_codes_move_to_states_and_living_ones_stay() -> None:
     plane = torch.cat([rows(100, 2, 7), rows(100, 2, 8) + 20])
     codebook = torch.tensor([[0.0, 0.0], [20.0, 20.0], [-90.0, 0.0], [99.0, 99.0]], dtype=torch.float64)
     before = codebook.clone()

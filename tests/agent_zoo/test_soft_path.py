@@ -24,6 +24,8 @@ from agent_zoo.soft_path import (
     straight_through,
 )
 from common.user_error import UserError
+from agent_zoo.soft_path import ReadsProbabilities, check_reads_probabilities, soft_tick, straight_through
+from tests.command import assert_refuses
 
 START_KIT = "neurips23_start_kit"
 NETWORKS = [
@@ -155,12 +157,9 @@ def test_rows_that_may_be_there_count_by_their_probability(
         assert not torch.allclose(encoded(0.0), encoded(1.0), **CLOSE)
 
 
-def test_an_option_that_may_be_legal_weighs_as_much_as_it_is_likely_to_be() -> None:
+def test_an_option_weighs_as_much_as_it_is_likely_to_be_legal_and_a_choice_is_soft_backward_only() -> None:
     scores = torch.zeros(1, 3) + log_legality(torch.tensor([[1.0, 0.5, 0.0]]))
     torch.testing.assert_close(scores.softmax(dim=1), torch.tensor([[2 / 3, 1 / 3, 0.0]]))
-
-
-def test_a_choice_is_exact_forward_and_soft_backward() -> None:
     logits = torch.tensor([[0.1, 0.7, -0.3]], requires_grad=True)
     log_probabilities = logits.log_softmax(dim=1)
     chosen = straight_through(log_probabilities, torch.tensor([2]))
@@ -173,5 +172,4 @@ def test_a_choice_is_exact_forward_and_soft_backward() -> None:
 def test_a_network_without_a_soft_path_is_refused(layout: ObservationLayout) -> None:
     policy = built("hybrid", layout)
     policy.policy = torch.nn.Linear(1, 1)
-    with pytest.raises(UserError, match="this network of the agent mine has no `encode_soft`"):
-        check_reads_probabilities(policy, "mine")
+    assert_refuses("this network of the agent mine has no `encode_soft`", check_reads_probabilities, policy, "mine")

@@ -56,7 +56,3 @@ def test_other_observations_after_the_last_tick_are_noticed(repetition: Repetiti
     for group in repetition.groups:  # the plain worlds play one tick only, in which nobody is rewarded
         group.actions, group.rewards = group.actions[:1], group.rewards[:1]
     assert_refuses("observations of the run's and of plain", repetition.repeat)
-
-
-def test_worlds_on_a_cluster_have_no_plain_twin(settings: Settings, maps: Path) -> None:
-    assert_refuses("on this machine", plain_worlds, AGENT, settings, maps, like=[object()])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from activation_store.reader import read_dump, read_metadata
-from activation_store.writer import state_of
 from benchmarks import scale
 from tests.planted import planted_dump, write_planted
 
@@ -33,25 +32,6 @@ def test_copies_are_further_episodes_with_a_little_noise(dump: Path, tmp_path: P
         apart = np.abs(second - values)
         assert (apart > 0).any() and apart.max() < 10 * scale.NOISE * values.std()
     assert np.array_equal(records.tick, np.tile(original.tick, 3))
-
-
-def test_an_interrupted_copy_is_continued(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = 3 * len(read_dump(dump))
-    whole = read_dump(scale.copied(dump, tmp_path / "whole", records, "float16"))
-    noisy = scale._noisy
-
-    def interrupted(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if calls.append(None) or len(calls) > len(read_metadata(dump).layers):
-            raise KeyboardInterrupt
-        return noisy(values, rng)
-
-    calls: list[None] = []
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(scale, "_noisy", interrupted)
-        scale.copied(dump, tmp_path / "again", records, "float16")
-    assert state_of(tmp_path / "again") == "unfinished"
-    again = read_dump(scale.copied(dump, tmp_path / "again", records, "float16"))
-    assert all(np.array_equal(values, again.activations[name]) for name, values in whole.activations.items())
 
 
 @pytest.mark.parametrize("before", [[], [sys.executable, "-c", IN_A_CHILD]])

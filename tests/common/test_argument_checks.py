@@ -16,9 +16,10 @@ class Options:
     seed: int = 0
 
 
-def test_what_is_allowed_passes() -> None:
+def test_what_is_allowed_passes_and_names_are_split_at_commas() -> None:
     check(Options(), n_bins=between(3, 2, 5), seed=seed_value(0))
     check(Options(None, SEEDS - 1), n_bins=at_least(None, 2), seed=seed_value(SEEDS - 1))
+    assert split(" a, b,,c ") == ("a", "b", "c") and split("") == split(None) == split(" , ") == ()
 
 
 @pytest.mark.parametrize(
@@ -32,10 +33,6 @@ def test_what_is_allowed_passes() -> None:
 )
 def test_what_is_not_allowed_is_named_with_what_is(options: Options, message: str) -> None:
     assert_refuses(f"^{message}$", check, options, n_bins=at_least(options.n_bins, 2), seed=seed_value(options.seed))
-
-
-def test_names_are_split_at_commas() -> None:
-    assert split(" a, b,,c ") == ("a", "b", "c") and split("") == split(None) == split(" , ") == ()
 
 
 @pytest.mark.parametrize(

@@ -51,16 +51,13 @@ def test_a_file_is_read_as_what_it_is_only(tmp_path: Path, kind: Kind, wanted: K
             assert_refuses([f"{tmp_path / name} is a", kind, wanted], read_tensors, tmp_path / name, wanted)
 
 
-def test_a_kind_that_is_not_known_is_named_and_the_kind_is_proved_too(tmp_path: Path) -> None:
+def test_unknown_kinds_are_named_kinds_are_proved_and_arrays_alone_are_read_where_asked_for(tmp_path: Path) -> None:
     write_tensors(tmp_path / "newer", ARRAYS, "{}", "dream")  # type: ignore[arg-type]
     assert_refuses("of the unknown kind 'dream'", read_tensors, tmp_path / "newer", "policy")
     path = tmp_path / "file"
     write_tensors(path, ARRAYS, "{}", "policy")
     path.write_bytes(path.read_bytes().replace(b'"kind\\"', b'"kine\\"', 1).replace(b'kind\\"', b'kine\\"', 1))
     assert_refuses("is damaged", read_tensors, path, "policy")
-
-
-def test_arrays_alone_are_read_only_where_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "bare"
     path.write_bytes(safetensors.numpy.save(ARRAYS))
     arrays, text = read_tensors(path, "task embeddings", bare=True)

@@ -15,12 +15,13 @@ from tests.command import assert_refused, run_here
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
 
 
-def test_what_a_terminal_would_obey_is_written_out() -> None:
+def test_what_a_terminal_would_obey_is_written_out_and_long_messages_keep_start_and_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert str(UserError(HOSTILE)) == r"a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
     assert str(UserError(str(UserError(HOSTILE)))) == str(UserError(HOSTILE)), "a quoted message is escaped once"
-
-
-def test_long_messages_keep_their_start_and_what_to_do() -> None:
+    command_line.print_table(("policy",), [(HOSTILE,)])
+    assert capsys.readouterr().out.splitlines() == ["policy", printable(HOSTILE)]
     message = str(UserError("file.json: " + "\n" * 10_000 + ": copy it again"))
     assert len(message) == LONGEST_MESSAGE
     assert message.startswith(r"file.json: \n") and message.endswith(r"\n: copy it again") and " [...] " in message
@@ -57,11 +58,6 @@ def test_scripts_print_one_line(main: Callable[[], None], message: str, capsys: 
         command_line.run(main)
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and shown == f"error: {message}\n" and "\x1b" not in shown
-
-
-def test_tables_show_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    command_line.print_table(("policy",), [(HOSTILE,)])
-    assert capsys.readouterr().out.splitlines() == ["policy", printable(HOSTILE)]
 
 
 LONG = "x" * 300

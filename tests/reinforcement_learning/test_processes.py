@@ -29,7 +29,7 @@ def play(how: str, temporary: Path, code: int = 0) -> None:
     assert not python("-c", PLAY, how, code=code, TMPDIR=str(temporary)).stderr
 
 
-def test_only_a_killed_process_leaves_its_folder_and_only_for_a_while() -> None:
+def test_only_a_killed_process_leaves_its_folder_for_a_while_however_long_its_name(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         here = Path(folder)
         kept = {here / f"nmmo-{os.getpid()}-mine", here / "pymp-other"}
@@ -39,10 +39,7 @@ def test_only_a_killed_process_leaves_its_folder_and_only_for_a_while() -> None:
         assert len([*here.iterdir()]) == 3
         play("ends", here)
         assert set(here.iterdir()) == kept
-
-
-def test_a_long_name_of_that_folder_does_no_harm(tmp_path: Path) -> None:
-    """Sockets cannot have one."""
+    # Sockets cannot have one.
     long = tmp_path / ("x" * 100)
     long.mkdir()
     play("ends", long)

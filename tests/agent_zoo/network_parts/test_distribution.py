@@ -22,9 +22,16 @@ def drawn(choices: Choices, *numbers: float) -> list[int]:
     return choices.draw(torch.tensor(numbers, dtype=torch.float64)).tolist()
 
 
-def test_the_first_option_whose_cumulative_probability_exceeds_the_number_is_drawn() -> None:
+def test_the_first_option_whose_cumulative_probability_exceeds_the_number_is_drawn_whatever_the_padding() -> None:
     numbers = (0.0, 0.24, 0.26, 0.74, 0.76, JUST_BELOW_ONE)
     assert drawn(choices([[0.25, 0.5, 0.25]] * len(numbers)), *numbers) == [0, 0, 1, 1, 2, 2]
+    # The same choice alone, and in a batch with a wider one.
+    numbers = torch.rand(200, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    alone = choices([[0.3, 0.3, 0.4]] * 200, [[4, 7, 99]] * 200)
+    padded = choices([[0.3, 0.3, 0, 0, 0.4], [0.2] * 5] * 200, [[4, 7, -1, -1, 99], [0, 1, 2, 3, 99]] * 200)
+    among_others = padded.draw(numbers.repeat_interleave(2))[::2]
+    assert torch.equal(alone.draw(numbers), among_others)
+    assert set(among_others.tolist()) == {4, 7, 99}
 
 
 @pytest.mark.parametrize("number", [0.0, 1e-300, 0.5, 1 - 1e-9, JUST_BELOW_ONE])
@@ -39,16 +46,6 @@ def test_what_is_illegal_is_never_drawn(number: float) -> None:
     many = choices((torch.rand(500, 300) * possible).tolist())
     result = many.draw(torch.full((500,), number, dtype=torch.float64))
     assert possible.gather(1, result.unsqueeze(1)).all()
-
-
-def test_padding_and_company_change_nothing() -> None:
-    """The same choice alone, and in a batch with a wider one."""
-    numbers = torch.rand(200, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    alone = choices([[0.3, 0.3, 0.4]] * 200, [[4, 7, 99]] * 200)
-    padded = choices([[0.3, 0.3, 0, 0, 0.4], [0.2] * 5] * 200, [[4, 7, -1, -1, 99], [0, 1, 2, 3, 99]] * 200)
-    among_others = padded.draw(numbers.repeat_interleave(2))[::2]
-    assert torch.equal(alone.draw(numbers), among_others)
-    assert set(among_others.tolist()) == {4, 7, 99}
 
 
 def test_divergence_is_that_of_the_full_tables_however_choices_are_padded() -> None:

@@ -42,16 +42,13 @@ def test_every_protocol_is_read(tmp_path: Path, protocol: int, dtype: str) -> No
     check_equal(read(tmp_path / "a.pkl", pickle.dumps(tasks, protocol=protocol)))
 
 
-def test_arrays_as_dill_writes_them_are_read(tmp_path: Path) -> None:
+def test_arrays_as_dill_writes_them_are_read_and_the_first_of_two_tasks_with_one_name(tmp_path: Path) -> None:
     arrays = {name: saved_array(vector) for name, vector in VECTORS.items()}
     by_dill = {
         name: call("dill._dill", "_create_array", array.of, array.arguments, array.state, None)
         for name, array in arrays.items()
     }
     check_equal(read(tmp_path / "a.pkl", saved_curriculum(by_dill)))
-
-
-def test_of_tasks_with_one_name_the_first_counts(tmp_path: Path) -> None:
     tasks = [TaskSpec("a", np.zeros(2, np.float16)), TaskSpec("a", np.ones(2, np.float16))]
     assert read(tmp_path / "a.pkl", pickle.dumps(tasks))["a"].tolist() == [0, 0]
 

@@ -135,13 +135,15 @@ def run_folder(folder: Path, state: Any) -> Path:
     return write(folder / "model_000012.pt", archive(pickled(records), storages))
 
 
-def test_the_trainer_s_state_tells_the_agent_steps(tmp_path: Path) -> None:
+def test_the_trainers_state_tells_the_agent_steps_and_a_hostile_one_runs_nothing(tmp_path: Path, canary: Path) -> None:
     path = run_folder(tmp_path, {"agent_step": 2176, "model_name": "model_000012.pt", "update": 1})
     assert read(path).steps == 2176 and newest_model(tmp_path) == path
     other = read(tmp_path / "model_000002.pt")
     assert other.steps is None and "of another checkpoint" in other.unknown[0]
     (tmp_path / "none").mkdir()
     assert_refuses(r"there is no checkpoint \(model_NUMBER.pt\) in", newest_model, tmp_path / "none")
+    original = read(run_folder(tmp_path, bomb(canary)))
+    assert original.steps is None and "of another checkpoint" in original.unknown[0]
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the original's checkpoints are not in the repository")
@@ -250,11 +252,6 @@ def test_nothing_runs(canary: Path, tmp_path: Path, where: str) -> None:
 def test_what_stands_beside_the_tensors_stays_inert(canary: Path, tmp_path: Path, where: str) -> None:
     original = read(write(tmp_path / "a.pt", archive(INERT[where](canary), {"0": FOUR})))
     assert original.tensors["a"].tolist() == [0, 1, 2, 3] and original.strangers == ("posix.mkdir",)
-
-
-def test_a_hostile_trainer_s_state_runs_nothing(canary: Path, tmp_path: Path) -> None:
-    original = read(run_folder(tmp_path, bomb(canary)))
-    assert original.steps is None and "of another checkpoint" in original.unknown[0]
 
 
 @pytest.mark.parametrize("where", ["the whole file", "by Python", "exec", "computed", "OBJ", "INST", "STACK_GLOBAL"])

@@ -12,7 +12,6 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.vectorization import RayWorlds, first_episodes, make_worlds
 from reinforcement_learning.settings import RolloutSettings
-from tests.command import assert_refused, run
 from tests.conftest import AGENT, random_legal_actions
 
 ray = pytest.importorskip("ray")
@@ -82,24 +81,6 @@ def test_more_workers_than_cores_and_maps_that_a_worker_does_not_see_are_refused
     creator = functools.partial(make_environment, AGENT, small_world, task, maps)
     with pytest.raises(UserError, match=r"does not see the maps in .*elsewhere: put --env.maps-dir on a file system"):
         RayWorlds([creator], num_workers=1, maps=tmp_path / "elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("address", "parts"),
-    [
-        ("127.0.0.1:1", ("no Ray cluster answers at 127.0.0.1:1", "HOST:PORT")),
-        ("somewhere", ("rollout.ray_address = 'somewhere'", "local, auto or HOST:PORT")),
-    ],
-)
-def test_an_address_where_no_cluster_is_is_refused_before_anything_is_made(
-    tmp_path: Path, address: str, parts: tuple[str, ...]
-) -> None:
-    result = run(
-        "train.py", "--debug", "--no-track", "--vectorization", "ray", "--rollout.ray-address", address,
-        "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs", "--env.maps-dir", tmp_path / "maps",
-    )  # fmt: skip
-    assert_refused(result, *parts)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

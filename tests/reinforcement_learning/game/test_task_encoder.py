@@ -104,12 +104,16 @@ def test_the_model_is_read_once(task: TaskSettings, monkeypatch: pytest.MonkeyPa
         np.testing.assert_array_equal(one.embedding, other.embedding)
 
 
-def test_loading_a_model_leaves_random_numbers_alone(task: TaskSettings) -> None:
+def test_loading_a_model_leaves_random_numbers_alone_and_without_transformers_the_extra_is_named(
+    task: TaskSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
     language_model_embeddings(all_tasks()[:2], task)
     assert torch.equal(torch.rand(3), expected)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert_refuses("uv sync --inexact --extra language-model", pin_language_model, task)
 
 
 def test_another_model_a_damaged_cache_and_weights_as_pickle_are_refused(
@@ -127,11 +131,6 @@ def test_another_model_a_damaged_cache_and_weights_as_pickle_are_refused(
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     pickled = replace(task, language_model=str(folder))
     assert_refuses("cannot be loaded", language_model_embeddings, all_tasks()[:2], pickled)
-
-
-def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    assert_refuses("uv sync --inexact --extra language-model", pin_language_model, task)
 
 
 @pytest.mark.slow
@@ -178,15 +177,12 @@ def refused(task: TaskSettings) -> str:
     return assert_refuses((), offered_tasks, task, ENV)
 
 
-def test_tasks_have_the_embeddings_of_the_file_wherever_it_has_moved(filed: TaskSettings) -> None:
+def test_tasks_have_the_embeddings_of_the_file_whose_hash_and_size_are_recorded(filed: TaskSettings) -> None:
     specs = offered_tasks(filed, ENV)
     assert all(np.array_equal(spec.embedding, VECTORS[spec.name]) for spec in specs)
     folder = Path(str(filed.embeddings)).parent
     moved = replace(filed, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
     assert len(offered_tasks(moved, ENV)) == len(NAMES)
-
-
-def test_the_hash_and_the_size_are_recorded_where_there_is_a_file(filed: TaskSettings) -> None:
     pinned = pin_embeddings(replace(filed, embedding_size=8))
     assert pinned.embedding_size == 16 and len(pinned.embeddings_sha256 or "") == 64
     assert TaskSettings(**task_record(pinned)) == pinned

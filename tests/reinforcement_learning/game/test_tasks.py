@@ -140,16 +140,13 @@ def test_a_task_that_is_not_one_is_refused_with_candidates(wanted: str, parts: t
     assert "\n" not in assert_refuses(parts, find_task, tasks("evaluation"), wanted)
 
 
-def test_draws_follow_the_weights() -> None:
+def test_draws_follow_the_weights_which_come_back_exactly(tmp_path: Path) -> None:
     specs = tasks("evaluation")
     weights = np.zeros(63)
     weights[[3, 7]] = 1, 3
     drawn = Counter(task.spec_name for task in draw_tasks(specs, weights, range(1, 401), np.random.default_rng(0)))
     assert set(drawn) == {specs[3].name, specs[7].name}
     assert drawn[specs[7].name] == pytest.approx(300, abs=40)
-
-
-def test_weights_come_back_exactly(tmp_path: Path) -> None:
     specs, weights = tasks("evaluation"), np.random.default_rng(0).dirichlet(np.ones(63))
     save_weights(tmp_path / "weights.json", specs, weights)
     np.testing.assert_array_equal(read_weights(tmp_path / "weights.json", specs), weights)

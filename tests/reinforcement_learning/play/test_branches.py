@@ -115,12 +115,13 @@ def test_a_branch_is_the_same_alone_and_beside_others(pool: WitnessedPool, branc
     assert_equal(result[2].other, branch.other)
 
 
-def test_the_games_own_dice_are_thrown_anew(pool: WitnessedPool) -> None:
+def test_the_games_own_dice_are_thrown_anew_where_anybody_drawn_lives(pool: WitnessedPool) -> None:
     """All agents are drawn, so that nothing else can differ."""
     (result,) = branched(pool, replace(PLAN, agents=16, after=20))
     assert not equal(result.real.entity, result.other.entity)
     first = [case.take(case.step == POINT.tick) for case in (result.real, result.other)]
     assert_equal(*first)
+    assert branched(pool, PLAN, [BranchPoint(1, 500)]) == []
 
 
 def test_the_real_course_is_the_recorded_one(branch: Branch, features_dump: RecordedFeatures) -> None:
@@ -130,10 +131,6 @@ def test_the_real_course_is_the_recorded_one(branch: Branch, features_dump: Reco
     for name in ("tick", "action", "tile", "entity", "inventory", "reward"):
         assert equal(getattr(same, name), getattr(branch.real, name)), name
     assert np.allclose(same.activations["lstm_cell"], branch.real.activations["lstm_cell"], atol=1e-5)
-
-
-def test_points_at_which_nobody_drawn_lives_are_left_out(pool: WitnessedPool) -> None:
-    assert branched(pool, PLAN, [BranchPoint(1, 500)]) == []
 
 
 def test_points_are_drawn_among_the_records(features_dump: RecordedFeatures) -> None:

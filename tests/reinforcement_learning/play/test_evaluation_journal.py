@@ -35,12 +35,17 @@ def path(tmp_path: Path) -> Path:
     return journal.path
 
 
-def test_what_was_added_is_read_again(path: Path) -> None:
+def test_what_was_added_is_read_again_unless_it_was_played_in_another_way(path: Path) -> None:
     journal = EvaluationJournal(path, MADE_BY)
     assert sorted(journal.played) == list(range(9)) and journal.damage is None
     lives = journal.played[5].lives["yao"]
     assert lives.ticks == [life.ticks for life in episode(5).lives[1]]
     assert lives.progress == [life.task_progress for life in episode(5).lives[1]]
+    before = path.read_bytes()
+    assert_refuses("another way", EvaluationJournal, path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
+    assert path.read_bytes() == before
+    as_pipe(path)
+    assert_refuses("is not a plain file", EvaluationJournal, path, MADE_BY)
 
 
 def test_every_flipped_bit_costs_the_episodes_from_its_line_on(path: Path) -> None:
@@ -74,11 +79,3 @@ def test_lines_of_earlier_versions_are_played_again(path: Path) -> None:
     path.write_bytes(b'{"kit": {}, "yao": {}}\n[{"number": 0, "lives": {}}]\n')
     journal = EvaluationJournal(path, MADE_BY)
     assert not journal.played and journal.damage and "line 1" in journal.damage
-
-
-def test_episodes_played_in_another_way_are_refused_and_kept_and_a_pipe_is_refused_at_once(path: Path) -> None:
-    before = path.read_bytes()
-    assert_refuses("another way", EvaluationJournal, path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
-    assert path.read_bytes() == before
-    as_pipe(path)
-    assert_refuses("is not a plain file", EvaluationJournal, path, MADE_BY)

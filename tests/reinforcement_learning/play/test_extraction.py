@@ -130,7 +130,7 @@ def witness(witnessed) -> Witness:
     return witnessed[1]
 
 
-def test_every_living_agent_tick_is_recorded_once_and_done_is_a_lifes_last(records: Records, witness: Witness) -> None:
+def test_every_living_agents_tick_is_recorded_once_with_what_it_was_paid(records: Records, witness: Witness) -> None:
     assert len(records) == len(set(keys(records))) > 500
     assert set(keys(records)) == witness.state.keys()
     assert sorted(set(records.episode.tolist())) == list(range(EPISODES))
@@ -139,6 +139,10 @@ def test_every_living_agent_tick_is_recorded_once_and_done_is_a_lifes_last(recor
     last = {(key[0], key[2]): key for key in sorted(keys(records))}
     assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
     assert any(witness.died[key] for key in last.values())
+    paid = np.array([witness.rewards[key] for key in keys(records)], dtype=np.float32)
+    np.testing.assert_array_equal(records.reward, paid)
+    died = records.reward[records.column("done")] < -0.9  # -1, and what was new in the last tick
+    assert died.any(), "no death was paid for"
 
 
 def test_labels_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
@@ -204,13 +208,6 @@ def test_feature_equals_the_engines_own_value_at_every_tick(name: str, records, 
     np.testing.assert_array_equal(computed, truth)
     if name not in ("is_trading",):  # no agent could trade while every tick was spent fighting
         assert len(np.unique(truth)) > 1, f"{name} never changed: equality proves little"
-
-
-def test_rewards_are_what_the_action_was_paid(records: Records, witness: Witness) -> None:
-    paid = np.array([witness.rewards[key] for key in keys(records)], dtype=np.float32)
-    np.testing.assert_array_equal(records.reward, paid)
-    died = records.reward[records.column("done")] < -0.9  # -1, and what was new in the last tick
-    assert died.any(), "no death was paid for"
 
 
 def test_activation_through_the_heads_gives_the_recorded_probabilities(records, witness, subject) -> None:
@@ -292,8 +289,14 @@ def test_policies_that_share_a_world_get_dumps_of_their_own(
     assert read_metadata(folders[1]).layers == {"action_decoder": 16}
 
 
-def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path: Path) -> None:
-    """Two untrained agents starve long before the horizon; the next tick has no agents to decide for."""
+def test_a_layer_that_a_policy_lacks_is_refused_and_episodes_end_when_the_last_agent_dies(
+    small_world, task, maps, tmp_path: Path
+) -> None:
+    reflex = tiny_contest(small_world, task, maps, "takeru", lstm_layers=0)
+    plan, message = replace(PLAN, layers=("lstm_hidden",)), "no layer lstm_hidden in this policy, which is feed-forward"
+    assert_refuses(message, extract, reflex, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
+    assert list(tmp_path.iterdir()) == []
+    # Two untrained agents starve long before the horizon; the next tick has no agents to decide for.
     env = replace(small_world, num_agents=2, horizon=1000)
     clueless = untrained_entrant(AGENT, Settings(env=env, task=task), maps, seed=0)
     extract_here(
@@ -302,10 +305,3 @@ def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path
     records = read_dump(tmp_path / "dump")
     assert sorted(set(records.episode.tolist())) == [0, 1, 2]
     assert records.tick.max() < 500
-
-
-def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world, task, maps, tmp_path: Path) -> None:
-    reflex = tiny_contest(small_world, task, maps, "takeru", lstm_layers=0)
-    plan, message = replace(PLAN, layers=("lstm_hidden",)), "no layer lstm_hidden in this policy, which is feed-forward"
-    assert_refuses(message, extract, reflex, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
-    assert list(tmp_path.iterdir()) == []

@@ -96,16 +96,15 @@ def test_results_say_the_protocol_only_if_it_is_another(contest: Contest) -> Non
     assert chosen == recorded.keys(), "a setting that is new is left out where it is as it was before"
 
 
-def test_the_world_of_the_protocol(small_world: EnvironmentSettings) -> None:
+def test_the_world_of_the_protocol_has_flipped_terrain_whose_maps_lie_elsewhere(
+    small_world: EnvironmentSettings, maps: Path
+) -> None:
     world = played_by(evaluation_world(), "original", "pve")
     assert (world.num_maps, world.map_seed, world.flip_terrain, world.ammunition_damage) == (4, 0, True, 0)
     assert played_by(evaluation_world(), "original", "pvp").num_maps == 256
     assert played_by(evaluation_world(), "toolkit", "pve") == evaluation_world()
     with pytest.raises(UserError, match=r"plays with num_maps 4: leave out --env\.num-maps"):
         played_by(replace(evaluation_world(), num_maps=7), "original", "pve")
-
-
-def test_flipped_terrain_is_another_and_its_maps_lie_elsewhere(small_world: EnvironmentSettings, maps: Path) -> None:
     flipped = ensure_maps(replace(small_world, flip_terrain=True), numbers=[1])
     assert flipped != maps
     usual, other = (np.load(folder / "map1" / "fractal.npy", allow_pickle=False) for folder in (maps, flipped))

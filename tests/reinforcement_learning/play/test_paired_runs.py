@@ -100,20 +100,17 @@ def assert_paired(run: list[Tick], other: list[Tick], unchanged: np.ndarray) -> 
     assert paired > 2 * len(unchanged) and apart, "the runs should part, but not at once"
 
 
-def test_other_weights_or_actions_leave_the_others_dice_alone(
-    make_pool: MakePool, pool: PolicyPool, run: list[Tick]
+def test_others_keep_their_dice_and_no_number_comes_twice(
+    pool: PolicyPool, run: list[Tick], make_pool: MakePool
 ) -> None:
-    assert_paired(run, played(make_pool(seed=1)), np.flatnonzero(pool.entrant_of == 1))
-    assert_paired(run, played(pool, overridden), np.delete(np.arange(pool.slots), SLOT))
-
-
-def test_the_same_run_twice_is_the_same_and_no_number_comes_twice_in_it(pool: PolicyPool, run: list[Tick]) -> None:
     for one, two in zip(run, played(pool), strict=True):
         assert one.seen == two.seen
         assert np.array_equal(one.noise, two.noise) and np.array_equal(one.actions, two.actions)
     noise = np.stack([tick.noise for tick in run])
     assert len(run) > 20
     assert len(np.unique(noise)) == noise.size
+    assert_paired(run, played(make_pool(seed=1)), np.flatnonzero(pool.entrant_of == 1))
+    assert_paired(run, played(pool, overridden), np.delete(np.arange(pool.slots), SLOT))
 
 
 @pytest.mark.slow

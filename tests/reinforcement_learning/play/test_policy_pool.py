@@ -102,16 +102,13 @@ def test_a_decision_needs_only_what_the_policy_itself_has_seen(pool: PolicyPool,
     torch.testing.assert_close(pool.memories[0].hidden[:, mine], memory.hidden, rtol=1e-5, atol=1e-6)
 
 
-def test_all_lives_are_counted_for_who_lived_them(pool: PolicyPool) -> None:
+def test_seats_are_shared_evenly_and_lives_are_counted_for_who_lived_them(pool: PolicyPool) -> None:
     for episode in pool.play(6, [0, 1]):
         lived = sorted(life.agent_id for lives in episode.lives for life in lives)
         assert lived == list(range(1, 17))
         seated = seats(6, episode.number, 16, 3)
         for index, lives in enumerate(episode.lives):
             assert sorted(life.agent_id for life in lives) == (np.flatnonzero(seated == index) + 1).tolist()
-
-
-def test_seats_are_shared_evenly_and_change() -> None:
     drawn = [seats(0, number, 128, 3) for number in range(30)]
     counts = np.array([np.bincount(item, minlength=3) for item in drawn])
     assert set(counts.ravel()) == {42, 43} and len(set(counts.sum(axis=0))) == 1

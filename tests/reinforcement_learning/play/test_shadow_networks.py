@@ -14,6 +14,7 @@ from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.workers import Workers
+from tests.command import assert_refuses
 from tests.tiny_policies import tiny_contest, tiny_entrant
 
 LAYERS = ("lstm_hidden", "lstm_cell")
@@ -56,7 +57,9 @@ def test_a_policy_that_watches_itself_remembers_what_it_remembers_and_nobody_not
     np.testing.assert_array_equal(alone.activations["lstm_hidden"], watched.activations["lstm_hidden"])
 
 
-def test_the_untrained_twin_is_another_network_and_the_same_for_the_same_seed(contest: Contest, watched) -> None:
+def test_the_untrained_twin_is_another_network_the_same_for_the_same_seed_and_is_named(
+    contest: Contest, watched, dumps: dict[str, Path]
+) -> None:
     (entrant,) = contest.entrants
     difference = watched.activations["untrained_lstm_hidden"] - watched.activations["lstm_hidden"]
     assert np.abs(difference).mean() > 0.01
@@ -64,9 +67,6 @@ def test_the_untrained_twin_is_another_network_and_the_same_for_the_same_seed(co
     weights = [untrained_twin(entrant, seed).policy.lstm.weight_hh_l0 for seed in (9, 9, 10)]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
     assert torch.equal(state, torch.random.get_rng_state())
-
-
-def test_the_metadata_says_who_watched(dumps: dict[str, Path]) -> None:
     metadata = read_metadata(dumps["watched"])
     assert set(metadata.layers) == {prefix + layer for prefix in ("", "itself_", "untrained_") for layer in LAYERS}
     assert metadata.environment["shadow_networks"]["untrained"] == {"steps": 0, "seed": 9, "sha256": None}
@@ -76,8 +76,7 @@ def test_the_metadata_says_who_watched(dumps: dict[str, Path]) -> None:
 def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) -> None:
     (entrant,) = contest.entrants
     reflex = tiny_entrant(contest.env, task, maps, lstm_layers=0)
-    with pytest.raises(UserError, match=r"cannot watch .*: it is feed-forward"):
-        with_shadow_networks(entrant, (reflex,))
+    assert_refuses(r"cannot watch .*: it is feed-forward", with_shadow_networks, entrant, (reflex,))
     with pytest.raises(UserError, match=r"cannot watch .*: it was trained to see another kind of world"):
         with_shadow_networks(entrant, (tiny_entrant(small_world, task, maps),))
 

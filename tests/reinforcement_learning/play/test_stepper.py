@@ -17,7 +17,7 @@ def philox(counter: list[int], key: list[int]) -> list[int]:
     return counter
 
 
-def test_the_numbers_are_those_of_philox() -> None:
+def test_the_numbers_are_those_of_philox_for_their_own_world_tick_agent_and_head() -> None:
     # The first known answer that its authors publish for this generator.
     assert philox([0] * 4, [0] * 2) == [
         0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B
@@ -25,9 +25,6 @@ def test_the_numbers_are_those_of_philox() -> None:
     words = [word for block in (1, 2, 3) for word in philox([block, 7, 5, 0], [4_000_000_000, 0])]
     expected = np.array([(word >> 11) / 2**53 for word in words]).reshape(4, 3)
     assert np.array_equal(action_noise([Moment(4_000_000_000, 5, 7)], agents=4, heads=3), expected)
-
-
-def test_a_number_depends_on_nothing_but_its_own_world_tick_agent_and_head() -> None:
     moment = Moment(first_seed=3, number=1, tick=9)
     alone = action_noise([moment], agents=16, heads=12)
     assert np.array_equal(action_noise([Moment(8, 0, 2), moment], agents=16, heads=12)[16:], alone)

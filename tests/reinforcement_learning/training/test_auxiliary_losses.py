@@ -68,16 +68,13 @@ class ValuesFromEncoder(nn.Module):
         return NamedLoss("values", (self.linear(outputs.encoder_output).squeeze(1) - target).square().mean())
 
 
-def test_a_loss_may_learn_too_and_gets_the_rollouts_rows(policy, rollout) -> None:  # noqa: F811
+def test_a_loss_may_learn_too_and_what_cannot_be_learnt_from_is_refused(policy, rollout) -> None:  # noqa: F811
     torch.manual_seed(0)
     predictor = ValuesFromEncoder(policy.policy.hidden_size)
     before = predictor.linear.weight.clone()
     first = learned(policy, rollout, [predictor], predictor)[1]["values"]
     second = learned(policy, rollout, [predictor], predictor)[1]["values"]
     assert not torch.equal(before, predictor.linear.weight) and second < first
-
-
-def test_what_cannot_be_learnt_from_is_refused(policy, rollout) -> None:  # noqa: F811
     for names in (["policy"], ["gradient_norm"], ["calm", "calm"]):
         with pytest.raises(ValueError, match=f"two losses are named {names[0]}"):
             learned(policy, rollout, [calm(1.0, name) for name in names])

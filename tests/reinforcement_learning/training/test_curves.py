@@ -52,15 +52,12 @@ def test_every_panel_shows_what_training_reports_and_none_overlaps_another(tmp_p
         assert not box.overlaps(its_box), f"{one} reaches into {other}"
 
 
-def test_a_run_in_which_no_life_ended_or_nothing_changed_is_drawn(tmp_path: Path) -> None:
+def test_runs_without_lives_or_changes_are_drawn_and_long_ones_as_means_over_updates(tmp_path: Path) -> None:
     drawn = panels(write(tmp_path, [an_update(1, lives=False)]))
     assert [text.get_text() for text in drawn["Causes of death"].texts] == ["nothing reported yet"]
     assert drawn["Speed"].has_data()
     still = {**an_update(1), "loss/approximate_kl": 0.0, "loss/clip_fraction": 0.0}
     assert panels(write(tmp_path, [still]))["Change of the policy"].get_yscale() == "linear"
-
-
-def test_long_runs_are_drawn_as_means_over_the_updates_that_reported(tmp_path: Path) -> None:
     updates = [an_update(number, lives=number % 2 == 0) for number in range(1, 2 * MOST_POINTS + 2)]
     curves = read_curves(write(tmp_path, updates))
     assert curves.updates_a_point == 3 and len(curves.steps) == 201

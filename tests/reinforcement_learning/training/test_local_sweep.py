@@ -151,11 +151,14 @@ def test_values_stay_in_the_space_and_do_not_depend_on_interruptions(tmp_path: P
     assert len({json.dumps(values) for values, _ in finished}) > 10
 
 
-def test_a_grid_is_every_combination_once(tmp_path: Path) -> None:
+def test_a_grid_is_every_combination_once_and_the_default_space_needs_no_server(tmp_path: Path) -> None:
     parameters = {"train.gamma": {"values": [0.98, 0.99]}, "train.update_epochs": {"values": [1, 2, 3]}}
     space = space_of(tmp_path, parameters, method="grid")
     tried = {tuple(space.suggest(number, (), seed=1).values()) for number in range(space.combinations or 0)}
     assert tried == {(gamma, epochs) for gamma in (0.98, 0.99) for epochs in (1, 2, 3)}
+    path = ROOT / "sweep.yaml"
+    space = read_search_space(read_sweep(path, Settings()), path)
+    assert set(space.suggest(0, (), seed=1)) == set(space.parameters)
 
 
 @pytest.mark.parametrize(
@@ -175,12 +178,6 @@ def test_what_only_the_server_can_do_is_refused(
     tmp_path: Path, parameters: dict[str, object], others: dict[str, object], parts: tuple[str, ...]
 ) -> None:
     assert_refuses(("space.yaml", *parts), space_of, tmp_path, parameters, **others)
-
-
-def test_the_default_search_space_works_without_the_server() -> None:
-    path = ROOT / "sweep.yaml"
-    space = read_search_space(read_sweep(path, Settings()), path)
-    assert set(space.suggest(0, (), seed=1)) == set(space.parameters)
 
 
 def test_a_trial_starts_with_its_values_and_goes_on_in_its_run(tmp_path: Path) -> None:

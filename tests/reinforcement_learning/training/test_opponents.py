@@ -66,7 +66,7 @@ def test_opponents_act_by_their_own_policy_and_memory(opponents: Opponents) -> N
     assert opponents.names == {1: "run_0000000002"}
 
 
-def test_who_plays_depends_on_the_checkpoints_up_to_now(opponents: Opponents) -> None:
+def test_who_plays_depends_on_the_checkpoints_up_to_now_and_dead_seats_do_nothing(opponents: Opponents) -> None:
     opponents.choose(steps=1)
     assert opponents.names == {1: "run_0000000001"}
     opponents.kernel = (0, 1, 2)
@@ -74,6 +74,14 @@ def test_who_plays_depends_on_the_checkpoints_up_to_now(opponents: Opponents) ->
     (opponents.folder / "half").mkdir()
     opponents.choose(steps=9)
     assert opponents.names == {1: "run_0000000002", 2: "run_0000000001"}
+    # The learner's agents are dead while opponents live on: it decides for nobody.
+    (stepper,) = opponents.steppers
+    own = stepper.seats == 0
+    stepper.arrival.present[own] = stepper.arrival.acting[own] = False
+    decision = stepper.decide()
+    assert len(decision.present) == 0
+    assert decision.sample(stepper.action_noise()).shape == (0, len(stepper.layout.heads))
+    assert torch.isfinite(torch.from_numpy(decision.value)).all()
 
 
 def test_ratings_follow_the_rule_and_are_taken_up_again(tmp_path: Path) -> None:
@@ -91,14 +99,3 @@ def test_ratings_follow_the_rule_and_are_taken_up_again(tmp_path: Path) -> None:
     assert (again.learner, again.games) == (START + 16, {"first": 1, "second": 1})
     assert len((tmp_path / "elo.jsonl").read_text().splitlines()) == 1
     assert Ratings.after(tmp_path, 0).others == {}
-
-
-def test_a_seat_without_living_agents_does_nothing(opponents: Opponents) -> None:
-    """The learner's agents are dead while opponents live on: it decides for nobody."""
-    (stepper,) = opponents.steppers
-    own = stepper.seats == 0
-    stepper.arrival.present[own] = stepper.arrival.acting[own] = False
-    decision = stepper.decide()
-    assert len(decision.present) == 0
-    assert decision.sample(stepper.action_noise()).shape == (0, len(stepper.layout.heads))
-    assert torch.isfinite(torch.from_numpy(decision.value)).all()

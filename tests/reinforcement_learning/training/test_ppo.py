@@ -59,16 +59,13 @@ def test_minibatches_deal_every_decision_once_and_keep_segments_whole(rollout: R
         assert torch.equal(tick.long(), expected)
 
 
-def test_first_minibatch_has_ratio_one(policy, rollout: Rollout) -> None:
+def test_first_minibatch_has_ratio_one_and_no_pass_follows_one_that_went_too_far(policy, rollout: Rollout) -> None:
     """Before the first step the policy is unchanged: nothing is clipped and the divergence is zero."""
     one_step = replace(SETTINGS, update_epochs=1, minibatch_rows=512, learning_rate=1e-9)
     _, losses = updated(policy, rollout, one_step)
     assert losses["clip_fraction"] == 0
     assert abs(losses["approximate_kl"]) < 1e-6
-
-
-def test_no_pass_follows_one_that_went_too_far(policy, rollout: Rollout) -> None:
-    """With a target that any step exceeds, several passes are one; with one that none reaches, all are made."""
+    # With a target that any step exceeds, several passes are one; with one that none reaches, all are made.
     one, several, all_of_them = (
         updated(policy, rollout, replace(SETTINGS, minibatch_rows=256, update_epochs=epochs, target_kl=target))[0]
         for epochs, target in ((1, None), (2, 1e-9), (2, 1e9))

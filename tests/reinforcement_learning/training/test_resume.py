@@ -238,7 +238,9 @@ def test_other_memories_and_a_narrow_view_go_on_too(
     assert not equal(play(forgetful, StopAfter(-1), drop_memory(state), settings), straight)
 
 
-def test_a_state_of_an_older_format_or_without_its_parts_is_refused(stopped: Path, tmp_path: Path) -> None:
+def test_a_state_of_an_older_format_without_its_parts_or_a_policy_in_its_place_is_refused(
+    stopped: Path, tmp_path: Path
+) -> None:
     tensors, text = read_tensors(stopped / STATE_FILE, "training state")
     path = tmp_path / STATE_FILE
     for header, message in (
@@ -247,9 +249,6 @@ def test_a_state_of_an_older_format_or_without_its_parts_is_refused(stopped: Pat
     ):
         write_tensors(path, tensors, header, "training state")
         assert str(path) in assert_refuses(message, TrainingState.load, path)
-
-
-def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) -> None:
     (policy, *_) = sorted((stopped / "checkpoints").iterdir())
     path = tmp_path / STATE_FILE
     for source in (policy, SHIPPED):  # the latter is from before files said their kind
