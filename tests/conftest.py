@@ -44,7 +44,7 @@ LONGEST_FIRST = (
     "test_original_tools.py", "test_semantic_clusters.py", "test_local_sweep.py", "test_automatic_curriculum.py",
     "test_analyze_dynamics_simulated.py", "test_agreement.py", "test_feature_edits.py", "test_saliency.py",
     "test_train_sparse_autoencoder.py", "test_train_world_model.py", "test_custom_policy.py", "test_conversion.py",
-    "test_reader.py", "test_export.py", "test_training_view.py",
+    "test_reader.py", "test_export.py",
 )  # fmt: skip
 """Files of tests, slow ones too, that take longest. A worker runs whole files, so the last ones to be taken should be
 short."""

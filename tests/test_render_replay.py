@@ -110,7 +110,8 @@ def test_it_plays_and_pauses_and_the_keyboard_moves_time(page, replay: Replay) -
     until(page, f"window.replay.tick === {replay.ticks - 1} && !window.replay.playing")
     page.locator("#map-canvas").focus()
     for key, tick in (
-        ("Home", 0), ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", replay.ticks - 1), ("Home", 0),
+        ("Home", 0), ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", replay.ticks - 1),
+        ("Home", 0),
     ):  # fmt: skip
         page.keyboard.press(key)
         assert page.evaluate("window.replay.tick") == tick

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -17,7 +18,16 @@ from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.checkpoint_files import OWN, SHIPPED
 from agent_zoo.observation_masking import ObservationMask
-from tests.command import assert_refused, assert_refuses, printed_until, python, run_here, run_well, start
+from tests.command import (
+    assert_refused,
+    assert_refuses,
+    printed_until,
+    python,
+    run_here,
+    run_on_terminal,
+    run_well,
+    start,
+)
 from tests.shared import shared_folder
 
 pytestmark = pytest.mark.usefixtures("without_curves")  # `trained` is another process, which draws them
@@ -146,7 +156,7 @@ def test_same_seed_same_metrics_wherever_worlds_play_another_seed_others(
 @pytest.mark.parametrize(
     ("vectorization", "number", "code"),
     [
-        ("serial", signal.SIGTERM, 143),  # SIGINT, without the mark: tests/test_training_view.py
+        ("serial", signal.SIGTERM, 143),  # SIGINT, without the mark: below
         ("serial", signal.SIGINT, 130),
         ("multiprocessing", signal.SIGTERM, 143),
         ("multiprocessing", signal.SIGINT, 130),
@@ -387,3 +397,42 @@ def test_help_shows_every_default() -> None:
         section, _, name = flag.rpartition(".")
         off = f"--{section}.no-{name}" if section else f"--no-{name}"
         assert f"--{flag}, {off}" in result.stdout
+
+
+SHOWN = (
+    "of 1,024 agent-steps", "so far", "left", "agent-steps/s", "environment", "inference", "learning", "copying",
+    "losses", "entropy", "ticks", "reward", "task progress", "deaths", "events a life",
+)  # fmt: skip
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+@pytest.mark.slow
+def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None:
+    one_update = (*SMALL, *ONCE, "--train.total-agent-steps", "1024")
+    code, sent = run_on_terminal(80, "train.py", *one_update, "-n", "seen", *folders(tmp_path, maps.parent))
+    assert code == 0, sent
+    lines = CONTROL.sub("", sent[sent.rfind("\x1b[1A") :]).splitlines()  # what was drawn last
+    panel = [line for line in lines if line[:1] in "╭│╰"]
+    text = " ".join(" ".join(line.strip("│ ") for line in panel).split())
+    for part in SHOWN:
+        assert part in text, part
+    assert {len(line) for line in panel} == {80}
+    assert "update 1" in panel[0] and "seen.safetensors" in lines[-2]
+    assert_in_order(sent)
+
+
+def test_ctrl_c_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None:
+    command = ("train.py", *FOREVER, "-n", "stopped", *folders(tmp_path, maps.parent))
+    code, sent = run_on_terminal(80, *command, interrupt_at="first update")
+    assert code == 130, sent
+    assert "stopped before the first update: nothing is kept" in sent and "Traceback" not in sent
+    assert_in_order(sent)
+    assert not list(tmp_path.rglob("stopped*")), "the name cannot be used again"
+
+
+def assert_in_order(sent: str) -> None:
+    """The cursor is visible again, colours are reset, and the prompt is on its own line."""
+    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") > 0
+    colours = re.findall(r"\x1b\[[0-9;]*m", sent)
+    assert colours and colours[-1] == "\x1b[0m"
+    assert sent.endswith("\n")

@@ -16,14 +16,13 @@ import torch
 
 import agent_zoo
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
-from agent_zoo.checkpoint_files import list_checkpoints, not_imported, policy_names
+from agent_zoo.checkpoint_files import OWN, SHIPPED, list_checkpoints, not_imported, policy_names, policy_path
 from agent_zoo.observation import pack
 from common.array_files import read_tensors, write_tensors
-from tests.command import assert_refuses
+from tests.command import ROOT, assert_refuses
 from tests.fuzz import as_pipe, flip, limited
 from tests.tiny_policies import tiny_entrant
 
-SHIPPED = Path(__file__).parents[2] / "policies"
 DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500), {})
 
 
@@ -170,7 +169,7 @@ def test_a_header_that_says_no_network_means_the_earlier_one(agent: str, subject
 
 @pytest.mark.parametrize("name", ["start_kit_3M", "takeru_10M", "hybrid_10M", "yaofeng_10M"])
 def test_a_shipped_policy_has_the_network_that_its_header_says(name: str) -> None:
-    policy, info = load_checkpoint(SHIPPED / f"{name}.safetensors")
+    policy, info = load_checkpoint(ROOT / SHIPPED / f"{name}.safetensors")
     assert type(policy.policy) is agent_zoo.policy_class(info.agent, info.network)
 
 
@@ -197,3 +196,23 @@ def test_hidden_files_are_no_checkpoints(path: Path, tmp_path: Path) -> None:
         shutil.copy(path, folder / name)
     assert [checkpoint.name for checkpoint in list_checkpoints(folder)] == ["a.safetensors"]
     assert policy_names(folder) == ["a"] and not_imported(folder) == []
+
+
+def test_a_name_is_looked_up_in_both_folders_and_other_folders_stand_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, name in ((SHIPPED, "shipped"), (OWN, "mine"), (Path("other"), "third")):
+        folder.mkdir()
+        (folder / f"{name}.safetensors").touch()
+    assert policy_names(SHIPPED, ("mine", "shipped")) == ["mine", "shipped"]
+    assert policy_path(SHIPPED, "mine") == OWN / "mine.safetensors"
+    assert policy_path(SHIPPED, "shipped") == policy_path(SHIPPED, "shipped") == SHIPPED / "shipped.safetensors"
+    assert policy_path(SHIPPED, "nobody") == SHIPPED / "nobody.safetensors", "for messages"
+    assert policy_names(SHIPPED) == ["shipped"] and policy_names(OWN) == ["mine"]
+    assert_refuses("no policy 'mine' in other: it holds third", policy_names, Path("other"), ("mine",))
+    assert_refuses("no policy 'min' in policies or my_policies.*did you mean mine", policy_names, SHIPPED, ("min",))
+    (SHIPPED / "shipped.safetensors").unlink()
+    SHIPPED.rmdir()
+    assert policy_names(SHIPPED, ("mine",)) == ["mine"]
+    assert_refuses("policies is not a folder", policy_names, SHIPPED)

@@ -1,16 +1,17 @@
-"""Encoding only the used rows is the same function as encoding every row, and has the same gradients."""
+"""Encoding only the used rows, or in bfloat16, is (nearly) the same function, and has the same gradients."""
 
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 import agent_zoo
 from agent_zoo import Network
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, legal_options, pack
-from benchmarks.dense import DenseObservation, DensePolicy, dense_recurrent
+from benchmarks.dense import DenseObservation, DensePolicy
 
 NETWORKS = [
     (name, network)
@@ -94,15 +95,6 @@ def test_the_dense_network_draws_the_same_actions_with_the_same_log_probabilitie
     torch.testing.assert_close(distribution.log_probability(actions), plain.log_probability(actions))
 
 
-@torch.no_grad()
-def test_a_whole_dense_policy_with_its_memory_computes_the_same(policy, seen, layout) -> None:
-    packed, seen = RecurrentPolicy(policy.float(), layers=2), seen[::4]
-    memory = packed.initial_state(len(seen))
-    _, value, after = packed(pack(seen, layout), memory)
-    _, plain, plain_after = dense_recurrent(packed)(DenseObservation.of_game(seen, layout), memory)
-    torch.testing.assert_close((value, after.cell), (plain, plain_after.cell), rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("agent", agent_zoo.names())
 def test_nobody_alive_is_no_error(agent: str, layout: ObservationLayout, seen: np.ndarray) -> None:
     """In the tick in which the last agent of all worlds dies, there are no agents to decide for."""
@@ -112,3 +104,38 @@ def test_nobody_alive_is_no_error(agent: str, layout: ObservationLayout, seen: n
         distribution, value, state = policy(pack(seen[:0], layout), policy.initial_state(0))
         actions = distribution.sample(torch.zeros(0, len(layout.heads), dtype=torch.float64))
     assert actions.shape == (0, len(layout.heads)) and len(value) == 0 and state.hidden.shape == (policy.layers, 0, 16)
+
+
+@pytest.fixture(params=NETWORKS, ids="-".join)
+def recurrent(request, layout: ObservationLayout) -> RecurrentPolicy:
+    torch.manual_seed(0)
+    agent, network = request.param
+    return agent_zoo.load(agent).Recurrent(agent_zoo.policy_class(agent, network)(layout, hidden_size=64), layers=1)
+
+
+def outputs(recurrent: RecurrentPolicy, seen: np.ndarray, layout: ObservationLayout) -> dict[str, torch.Tensor]:
+    """What a policy computes in a tick, and the gradient of the sum of its outputs as one vector."""
+    recurrent.zero_grad()
+    observation = pack(seen, layout)
+    encoded, candidates = recurrent.encode(observation)
+    hidden, after = recurrent.remember(encoded, recurrent.initial_state(len(observation)))
+    distribution, value = recurrent.decode(hidden, candidates, observation)
+    (distribution.entropy().sum() + value.sum()).backward()
+    gradients = [parameter.grad.flatten() for parameter in recurrent.parameters() if parameter.grad is not None]
+    keys = {f"keys of {table}": keys for table, keys in candidates.keys.items()}
+    return {"encoded": encoded, "cell": after.cell, "value": value, "gradient": torch.cat(gradients), **keys}
+
+
+def test_outputs_and_gradients_are_nearly_those_of_full_precision(recurrent, seen, layout) -> None:
+    full = outputs(recurrent, seen[::4], layout)
+    recurrent.bfloat16_encoder = True
+    rounded = outputs(recurrent, seen[::4], layout)
+    for name, values in full.items():
+        assert rounded[name].dtype == torch.float32, name
+        error = (rounded[name] - values).norm() / values.norm()
+        assert error < 0.03, f"{name}: {error}"
+    assert not torch.equal(rounded["encoded"], full["encoded"])
+    assert functional.cosine_similarity(rounded["gradient"], full["gradient"], dim=0) > 0.999
+    recurrent.bfloat16_encoder = False
+    again = outputs(recurrent, seen[::4], layout)
+    assert all(torch.equal(again[name], values) for name, values in full.items()), "it leaves nothing behind"

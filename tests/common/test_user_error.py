@@ -10,7 +10,6 @@ import pytest
 
 from common import command_line
 from common.user_error import LONGEST_MESSAGE, TOO_LITTLE_MEMORY, UserError, printable
-from tests.command import assert_refused, run_here
 
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
 
@@ -58,37 +57,6 @@ def test_scripts_print_one_line(main: Callable[[], None], message: str, capsys: 
         command_line.run(main)
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and shown == f"error: {message}\n" and "\x1b" not in shown
-
-
-LONG = "x" * 300
-"""Longer than any file system permits."""
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("study.py", f"{LONG}.yaml"),
-        ("study.py", "verify", f"{LONG}.md"),
-        ("train.py", "-n", LONG, "--no-track"),
-        ("train.py", "--no-track", "--config", f"{LONG}.yaml"),
-        ("train.py", "--no-track", "--resume", LONG),
-        ("train_world_model.py", LONG, "--no-track"),
-        ("analyze_activations.py", LONG),
-        ("semantic_clusters.py", LONG),
-        ("explore.py", LONG),
-        ("panel.py", LONG),
-        ("evaluate.py", LONG, "pve"),
-        ("render_replay.py", LONG),
-        ("simulate.py", LONG),
-        ("extract_activations.py", "pve", "-p", LONG),
-        ("train_probes.py", LONG),
-        ("compare_runs.py", LONG),
-        ("import_policy.py", LONG),
-    ],
-    ids=lambda command: command[0],
-)
-def test_names_that_are_too_long_are_refused(command: tuple[str, ...]) -> None:
-    assert_refused(run_here(*command))
 
 
 def test_other_failures_of_the_system_keep_their_traceback() -> None:

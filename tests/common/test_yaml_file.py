@@ -13,7 +13,7 @@ from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweep import read_sweep
-from tests.command import assert_refused, assert_refuses, run_here
+from tests.command import assert_refuses
 
 SECONDS = 30
 """Far less than what these files took before, however busy the machine is."""
@@ -76,35 +76,6 @@ def test_settings_tasks_and_sweeps_are_read_in_the_same_way(tmp_path: Path, read
     for case in ("an alias bomb", "no such date", "no integer", "an integer of many digits", "deep brackets"):
         text, part = REFUSED[case]
         assert part in refusal(read, tmp_path / "file.yaml", text)
-
-
-@pytest.mark.parametrize("arguments", [("--config",), ("-c",), ("-m", "sweep", "--sweep-config")])
-def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    folder = tmp_path / "folder.yaml"
-    folder.mkdir()
-    assert_refused(run_here("train.py", *arguments, folder), str(folder), "Is a directory")
-
-
-TASK = "- {predicate: TickGE, arguments: {num_tick: 3}, weight: "
-LONG_OR_ODD = {
-    ("-c", "--list-tasks"): (
-        TASK + "1" + "0" * 400 + "}", TASK + "1.0e+400}", TASK + "0x" + "f" * 90 + "}", "- " + "x" * 10_000,
-        "- {predicate: TickGE, arguments: {num_tick: 1" + "0" * 90 + "}}",
-    ),
-    ("--config", "--no-track"): (
-        "train: {seed: 1e99}", "train: {seed: 0x" + "f" * 90 + "}", '{"tr\\nain": {}}', "x" * 10_000, "? [a]\n: b",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "text"), [(options, text) for options, texts in LONG_OR_ODD.items() for text in texts]
-)
-def test_what_is_too_long_or_odd_is_refused(tmp_path: Path, options: tuple[str, str], text: str) -> None:
-    path = tmp_path / "file.yaml"
-    path.write_text(text)
-    option, other = options
-    assert_refused(run_here("train.py", option, path, other), str(path))
 
 
 def test_what_is_valid_is_read(tmp_path: Path) -> None:

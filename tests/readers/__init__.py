@@ -1,6 +1,6 @@
 """Every reader of the project, for `tests/test_fuzz.py`. A new one is registered here, where its like are."""
 
-from tests.readers import dumps, files, findings, networks, results, trainings  # noqa: F401
+from tests.readers import dumps, files, findings, results, trainings  # noqa: F401
 
 _OWN, _BYTES = "reads what the same command has just written", "compares or copies bytes, whatever they are"
 ELSEWHERE = {

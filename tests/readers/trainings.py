@@ -1,6 +1,7 @@
-"""Training states, settings, curricula and evaluations with damage of every kind: what the file tells, or one line."""
+"""Policies, trainings, settings, curricula and evaluations with damage of every kind: what they tell, or one line."""
 
 import functools
+import json
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +13,13 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
+from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
 from agent_zoo.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.evaluation_results import SeedResults
 from reinforcement_learning.run_settings import load_settings, read_run_settings
 from reinforcement_learning.settings import Settings
@@ -195,3 +198,28 @@ def results_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> N
     if results is not None and results.were_there:
         summaries = read_or_refuse(results.summaries, folder)
         assert summaries in (None, evaluation(bench, whole(bench)).summaries())
+
+
+@functools.cache
+def subject(bench: Bench, agent: str) -> Entrant:
+    return tiny_entrant(bench["small_world"], bench["task"], bench["maps"], agent, seed=1, hidden_size=8)
+
+
+@reader("agent_zoo.checkpoint:read_info", "agent_zoo.checkpoint:load_checkpoint", cases=100)
+def checkpoints(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    entrant = subject(bench, data.draw(st.sampled_from(["takeru", "yaofeng"]), label="agent"))
+    path = folder / "policy.safetensors"
+    save_checkpoint(path, entrant.policy, replace(entrant.info, steps=123))
+    truth = damaged_tensors(data, path, "policy")
+    info = read_or_refuse(lambda: read_info(path), path)
+    loaded = read_or_refuse(lambda: load_checkpoint(path), path)
+    if loaded is None:
+        return
+    assert truth is not None, "a file whose hash does not fit was read"
+    arrays, text = truth
+    assert loaded[1] == info
+    result = json.loads(loaded[1].to_header())
+    assert result == {"reward": {}} | orjson.loads(text)
+    weights = loaded[0].state_dict()
+    assert weights.keys() == arrays.keys()
+    assert all(np.array_equal(weights[name].numpy(), arrays[name], equal_nan=True) for name in arrays)

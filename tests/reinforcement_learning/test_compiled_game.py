@@ -146,12 +146,10 @@ def zero_a_page(module: Path) -> None:
 
 DAMAGE = {
     "cut": lambda module: os.truncate(module, 5000),
-    "empty": lambda module: module.write_bytes(b""),
     "a zeroed page": zero_a_page,
     "missing": lambda module: module.unlink(),
     "a pipe": lambda module: (module.unlink(), os.mkfifo(module, 0o600)),
     "another module": lambda module: shutil.copy(module, module.with_name(f"more{module.name}")),
-    "no hashes": lambda module: (module.parent / SUMS_FILE).unlink(),
     "hashes cut": lambda module: os.truncate(module.parent / SUMS_FILE, 10),
     "a file": lambda module: (shutil.rmtree(module.parent), module.parent.touch()),
 }

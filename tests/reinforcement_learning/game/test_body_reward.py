@@ -1,16 +1,17 @@
-"""Rewards for the state of the body equal those computed from the engine's own players."""
+"""Rewards for the state of the body equal those from the engine's own players; eaten food grows back at its rate."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from nmmo.lib.material import Foilage
 
 import agent_zoo
 from reinforcement_learning.game.body_reward import drive
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.settings import RewardSettings
-from tests.conftest import random_legal_actions
+from tests.conftest import AGENT, random_legal_actions
 
 
 def test_the_drive_is_the_papers() -> None:
@@ -66,3 +67,20 @@ def body(game, agent: int) -> np.ndarray:
     if player is None:
         return np.zeros(3)
     return np.array([getattr(player.resources, name).val for name in ("health", "food", "water")]) / 100
+
+
+TICKS, EATEN = 12, 150
+
+
+@pytest.mark.parametrize(("rate", "chance"), [(0, 0), (1, 0.025), (4, 0.1), (40, 1)])
+def test_eaten_food_grows_back_at_the_rate(small_world, task, maps, rate: float, chance: float) -> None:
+    world = make_environment(AGENT, replace(small_world, food_regrowth=rate), task, maps)
+    world.reset(seed=3)
+    ground = world.env.game.realm.map
+    tiles = [tile for tile in ground.tiles.ravel() if isinstance(tile.material, Foilage)][:EATEN]
+    for tile in tiles:
+        ground.harvest(*tile.pos)
+    for _ in range(TICKS):
+        ground.step()
+    expected, result = 1 - (1 - chance) ** TICKS, np.mean([not tile.depleted for tile in tiles])
+    assert len(tiles) > 100 and result == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 100))

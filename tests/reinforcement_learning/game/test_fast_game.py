@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pufferlib.vector
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from nmmo.datastore.numpy_datastore import NumpyTable
 from nmmo.lib.event_code import EventCode
 from nmmo.lib.material import Water
 from nmmo.systems import item, skill
@@ -21,6 +24,7 @@ from reinforcement_learning.game.environment import (
     make_plain_environment,
     observation_layout,
 )
+from reinforcement_learning.game.fast_game.state import CellTable
 from reinforcement_learning.game.fast_game.ways import SIDES, GoTowards
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import make_worlds
@@ -209,3 +213,35 @@ def test_worlds_in_worker_processes_are_equal(crowded: EnvironmentSettings, task
     for world in (plain, fast):
         world.recv()
         world.close()
+
+
+GAMES_ROWS = 100
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "free", "free again"]), st.integers(1, 90))), st.booleans())
+@example([("add", 90), ("free", 50), ("add", 70), ("free again", 9), ("free", 20), ("add", 80)], True)
+def test_rows_are_used_in_the_games_order(changes: list[tuple[str, int]], reset: bool) -> None:
+    tables = [NumpyTable(2, GAMES_ROWS), CellTable(2, GAMES_ROWS)]
+    used: list[int] = []
+    freed: list[int] = []
+    if reset:
+        for table in tables:
+            table.add_row()
+            table.reset()
+    for change, count in changes:
+        for number in range(count):
+            if change == "add":
+                rows = [table.add_row() for table in tables]
+                assert rows[0] == rows[1]
+                used.append(rows[0])
+            elif change == "free" and used:
+                freed.append(used.pop(number * 7 % len(used)))
+                for table in tables:
+                    table.remove_row(freed[-1])
+            elif change == "free again" and freed:
+                for table in tables:
+                    table.remove_row(freed[number % len(freed)])
+    expected, got = tables
+    assert expected._max_rows == got._max_rows
+    assert list(expected._id_allocator.free) == got._id_allocator.free
+    assert expected.is_empty() == got.is_empty()

@@ -12,7 +12,6 @@ import pytest
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
 from reinforcement_learning.game import vectorization
-from reinforcement_learning.game.environment import serial_worlds
 from reinforcement_learning.game.vectorization import (
     ProcessWorlds,
     connect_workers,
@@ -110,19 +109,6 @@ def test_workers_end_if_one_cannot_be_started(small_world, task, maps, monkeypat
     with pytest.raises(OSError, match="no more processes"):
         make_worlds(AGENT, small_world, task, SPREAD, maps, first_episodes(7, 2))
     assert [child for child in psutil.Process().children() if child not in before] == []
-
-
-@pytest.mark.parametrize(("cores", "processes"), [(1, None), (2, 2), (3, 2), (16, 4)])
-def test_automatic_choice_uses_the_cores(
-    cores: int, processes: int | None, small_world, task, maps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("reinforcement_learning.game.vectorization.usable_cores", lambda: cores)
-    worlds = make_worlds(AGENT, small_world, task, RolloutSettings(num_envs=4), maps, first_episodes(7, 4))
-    try:
-        assert getattr(worlds, "num_workers", None) == processes
-        assert isinstance(worlds, ProcessWorlds if processes else type(serial_worlds([lambda: worlds.driver_env])))
-    finally:
-        worlds.close()
 
 
 @pytest.mark.parametrize(

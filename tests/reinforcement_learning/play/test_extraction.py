@@ -15,12 +15,13 @@ from activation_store.layers import layer_names
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
 from activation_store.writer import DumpWriter
-from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
 from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.workers import Workers
@@ -46,11 +47,8 @@ class Witness:
         self.truth: dict[Key, dict[str, float]] = {}
         self.rewards: dict[Key, float] = {}
         self.died: dict[Key, bool] = {}
-        self.observations: dict[int, tuple[np.ndarray, PackedObservation]] = {}
 
-    def before_tick(self, pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
-        for choice in choices:
-            self.observations[self.step] = (choice.decision.present, choice.decision.observation)
+    def before_tick(self, pool: PolicyPool, _: Sequence[EntrantActions]) -> None:
         self.acting = self._acting(pool)
         for key, game in self.acting:
             agent = game.realm.players[key[2]]
@@ -90,11 +88,6 @@ ONCE = pytest.mark.parametrize("contest", [WITHHELD], indirect=True, ids=["withh
 def contest(request, small_world, task, maps) -> Contest:
     env = replace(small_world, **request.param)
     return tiny_contest(env, task, maps, hidden_size=32)
-
-
-@pytest.fixture(scope="module")
-def subject(contest: Contest) -> Entrant:
-    return contest.entrants[0]
 
 
 PLAN = RecordingPlan(EPISODES, None, seed=4, layers=LAYERS, fields=("Market", "Task", "ActionTargets", "Logits"))
@@ -208,33 +201,6 @@ def test_feature_equals_the_engines_own_value_at_every_tick(name: str, records, 
     np.testing.assert_array_equal(computed, truth)
     if name not in ("is_trading",):  # no agent could trade while every tick was spent fighting
         assert len(np.unique(truth)) > 1, f"{name} never changed: equality proves little"
-
-
-def test_activation_through_the_heads_gives_the_recorded_probabilities(records, witness, subject) -> None:
-    decoder = subject.policy.policy.action_decoder
-    for step in (0, 5, int(records.step.max())):
-        chosen = records.step == step
-        present, observation = witness.observations[step]
-        slots = records.episode[chosen] * 16 + records.env_id[chosen]
-        rows = torch.from_numpy(np.searchsorted(present, slots))
-        seen = observation.take(rows)
-        with torch.no_grad():
-            _, candidates = subject.policy.policy.encode_observations(seen)
-            distribution = decoder(torch.from_numpy(records.activations["action_decoder"][chosen]), candidates, seen)
-        expected = distribution.log_probability(torch.from_numpy(records.action[chosen]))
-        np.testing.assert_allclose(records.log_probability[chosen], expected.numpy(), atol=1e-5)
-
-
-def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> None:
-    """Encoder output run through the LSTM from an empty memory gives a life's first hidden and cell states."""
-    assert set(records.activations) == set(LAYERS)
-    born = records.tick == 0
-    with torch.no_grad():
-        encoded = torch.from_numpy(records.activations["encoder_output"][born]).unsqueeze(0)
-        _, (hidden, cell) = subject.policy.lstm(encoded)
-    np.testing.assert_allclose(records.activations["lstm_hidden"][born], hidden[-1].numpy(), atol=1e-6)
-    np.testing.assert_allclose(records.activations["lstm_cell"][born], cell[-1].numpy(), atol=1e-6)
-    np.testing.assert_array_equal(records.activations["action_decoder"], records.activations["lstm_hidden"])
 
 
 @ONCE

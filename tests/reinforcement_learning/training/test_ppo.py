@@ -1,4 +1,4 @@
-"""PPO updates learn, are reproducible bit for bit, and stop before a non-finite number reaches the weights."""
+"""PPO updates learn, also from auxiliary losses, are reproducible, and stop before a number that is not finite."""
 
 import copy
 import math
@@ -6,15 +6,19 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
+from agent_zoo.base import SegmentOutputs
 from common.user_error import UserError
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.training import ppo
-from reinforcement_learning.training.ppo import minibatches, update
+from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
+from tests.command import assert_refuses
 from tests.conftest import AGENT
+from tests.reinforcement_learning.training.test_data_parallel import part_of
 from tests.watched import stepper
 
 SETTINGS = TrainSettings(batch_size=4096, minibatch_rows=64, bptt_horizon=8, update_epochs=2, learning_rate=1e-3)
@@ -128,3 +132,68 @@ def test_a_loss_that_is_no_number_stops_before_it_reaches_the_weights(policy, ro
             on_minibatch=lambda: None,
         )  # fmt: skip
     assert same_weights(learner, policy)
+
+
+AUXILIARY = replace(SETTINGS, batch_size=1024, learning_rate=3e-3)
+
+
+@pytest.fixture(scope="module")
+def part(rollout: Rollout) -> Rollout:
+    return part_of(rollout, 0)
+
+
+def calm(weight: float, name: str = "calm") -> AuxiliaryLoss:
+    """Small hidden states."""
+    return lambda outputs, *_: NamedLoss(name, outputs.hidden.square().mean(), weight)
+
+
+def learned(policy, part: Rollout, auxiliary: list[AuxiliaryLoss], further: nn.Module | None = None):
+    learner = copy.deepcopy(policy)
+    optimizer = torch.optim.Adam(learner.parameters(), lr=AUXILIARY.learning_rate)
+    if further:
+        optimizer.add_param_group({"params": list(further.parameters())})
+    generator = torch.Generator().manual_seed(1)
+    return learner, update(learner, optimizer, part, AUXILIARY, generator, lambda: None, auxiliary=auxiliary)
+
+
+def test_a_loss_without_weight_changes_no_bit_and_one_with_weight_is_minimised(policy, part) -> None:
+    alone = learned(policy, part, [])
+    learner, losses = learned(policy, part, [calm(0.0)])
+    assert same_weights(learner, alone[0]) and not same_weights(learner, policy)
+    assert losses.pop("calm") > 0
+    assert losses == alone[1]
+    learner, losses = learned(policy, part, [calm(10.0), calm(0.0, "again")])
+    assert not same_weights(learner, alone[0])
+    assert losses["calm"] == losses["again"], "the metric is the loss before its weight"
+    assert restlessness(learner, part) < 0.8 * restlessness(alone[0], part)
+
+
+@torch.no_grad()
+def restlessness(policy, part: Rollout) -> float:
+    outputs = policy.forward_segments(part.observation.take(part.order), part.lengths, part.state)
+    return float(outputs.hidden.square().mean())
+
+
+class ValuesFromEncoder(nn.Module):
+    """Predicts the critic's value from the encoder's output: a loss with its own weights."""
+
+    def __init__(self, units: int):
+        super().__init__()
+        self.linear = nn.Linear(units, 1)
+
+    def forward(self, outputs: SegmentOutputs, part: Rollout, minibatch: Minibatch) -> NamedLoss:
+        target = part.value[minibatch.rows]
+        return NamedLoss("values", (self.linear(outputs.encoder_output).squeeze(1) - target).square().mean())
+
+
+def test_a_loss_may_learn_too_and_what_cannot_be_learnt_from_is_refused(policy, part) -> None:
+    torch.manual_seed(0)
+    predictor = ValuesFromEncoder(policy.policy.hidden_size)
+    before = predictor.linear.weight.clone()
+    first = learned(policy, part, [predictor], predictor)[1]["values"]
+    second = learned(policy, part, [predictor], predictor)[1]["values"]
+    assert not torch.equal(before, predictor.linear.weight) and second < first
+    for names in (["policy"], ["gradient_norm"], ["calm", "calm"]):
+        with pytest.raises(ValueError, match=f"two losses are named {names[0]}"):
+            learned(policy, part, [calm(1.0, name) for name in names])
+    assert_refuses(r"not a finite number.*'calm'", learned, policy, part, [calm(float("nan"))])
