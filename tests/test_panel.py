@@ -197,24 +197,6 @@ def test_simulated_lives_stand_beside_and_selected_points_are_records_for_other_
         assert places[column].tolist() == [point[name] for point in points]
 
 
-def test_matrices_are_those_of_the_run(page, made: Made) -> None:
-    names = ("r", "jacobians", "jacobian_records", "behaviour")
-    motion = arrays_of((made.dynamics / "motion.npz").read_bytes(), names)
-    label = motion["behaviour"][motion["jacobian_records"]]
-    for behaviour in range(3):
-        page.select_option("#of-behaviour", str(behaviour))
-        for lag in (0, 3):
-            page.locator("#lag").fill(str(lag))
-            entries = page.evaluate("explorer.motion.entries")
-            r, effect = (np.array([entry[name] for entry in entries], float).reshape(4, 4) for name in ("r", "effect"))
-            np.testing.assert_allclose(r, motion["r"][behaviour, lag], atol=0.0051)
-            own = motion["jacobians"][label == behaviour, lag]
-            if len(own):
-                np.testing.assert_allclose(effect, own.mean(axis=0), rtol=1e-6)
-    page.locator("#lag").fill("1")
-    page.select_option("#of-behaviour", "follow")
-
-
 def test_a_row_of_the_time_line_lists_what_moves_the_component(page) -> None:
     place = """(row) => {
       const plot = document.getElementById("timeline"), { left, top } = plot.getBoundingClientRect();

@@ -76,16 +76,6 @@ def counting(**counts: Any) -> Damage:
     return lambda dump: sign(dump, RECORDS_FILE, **counts)
 
 
-def as_a_file(dump: Path) -> None:
-    shutil.rmtree(dump)
-    dump.touch()
-
-
-def appended(dump: Path) -> None:
-    with (dump / RECORDS_FILE).open("ab") as file:
-        file.write(b" ")
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -94,11 +84,11 @@ def appended(dump: Path) -> None:
         (kept(RECORDS_FILE), "interrupted"),
         (without_metadata_half_written, "interrupted"),
         (kept(METADATA_FILE), f"lacks {RECORDS_FILE}"),
-        (appended, "copy or extract it again"),
+        (lambda dump: (dump / RECORDS_FILE).open("ab").write(b" "), "copy or extract it again"),
         (lambda dump: flip(dump / RECORDS_FILE, 100), "does not match its SHA-256"),
         (of_another_policy, "checksum"),
         (nested, METADATA_FILE),
-        (as_a_file, "is not a folder"),
+        (lambda dump: (shutil.rmtree(dump), dump.touch()), "is not a folder"),
         (lambda dump: sign(dump, RECORDS_FILE, schema_version=99), "schema version '99'; this toolkit reads 1 to 3"),
         (counting(records=5), "counts"),
         (counting(lives=1), "counts"),
