@@ -16,7 +16,7 @@ from activation_store.reader import read_batches, read_dump, read_episodes, read
 from activation_store.records import Records
 from activation_store.schema import IDENTITY, METADATA_FILE, RECORDS_FILE, DumpMetadata
 from activation_store.selection import Subsample, select
-from common.files import write_json
+from common.files import append_bytes, write_json
 from common.user_error import UserError
 from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.activation_store.test_round_trip import assert_same_records
@@ -84,7 +84,7 @@ def counting(**counts: Any) -> Damage:
         (kept(RECORDS_FILE), "interrupted"),
         (without_metadata_half_written, "interrupted"),
         (kept(METADATA_FILE), f"lacks {RECORDS_FILE}"),
-        (lambda dump: (dump / RECORDS_FILE).open("ab").write(b" "), "copy or extract it again"),
+        (lambda dump: append_bytes(dump / RECORDS_FILE, b" "), "copy or extract it again"),
         (lambda dump: flip(dump / RECORDS_FILE, 100), "does not match its SHA-256"),
         (of_another_policy, "checksum"),
         (nested, METADATA_FILE),
