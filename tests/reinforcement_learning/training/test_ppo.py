@@ -89,11 +89,12 @@ def test_value_estimates_are_clipped_unless_told_not_to() -> None:
 def test_advantageous_actions_become_likelier(policy, rollout: Rollout) -> None:
     index = [head.name for head in policy.policy.layout.heads].index("Move.Direction")
     paid = replace(rollout, advantage=torch.where(rollout.action[:, index] == 0, 1.0, -1.0))
+    trained, _ = updated(policy, paid)
     observation = rollout.observation.take(torch.arange(500))
     with torch.no_grad():
         before, after = (
             case(observation, case.initial_state(500))[0].log_probabilities[index].exp()[:, 0].mean()
-            for case in (policy, updated(policy, paid)[0])
+            for case in (policy, trained)
         )
     assert after > before + 0.02
 
