@@ -15,7 +15,7 @@ from analysis.interventions.edits.linear_readings import (
     fitted_eraser,
     held_out_r_squared,
 )
-from analysis.interventions.edits.state_edits import AsFarAs, DirectedEdit, Eraser, Untouched, collapse, steer, swap
+from analysis.interventions.edits.state_edits import AsFarAs, DirectedEdit, Eraser, collapse, steer, swap
 from tests.command import assert_refuses
 from tests.planted_interventions import direction, unit
 
@@ -64,14 +64,14 @@ def eraser(joint: JointMoments) -> Eraser:
     return fitted_eraser(READING, joint, "trained")
 
 
-def test_r_squared_is_that_of_a_regression(planted, joint) -> None:
+def test_an_eraser_leaves_nothing_to_read_of_what_was_named_and_changes_as_little_as_can_be(
+    planted, joint, eraser
+) -> None:
+    """The least where states are white, as the paper proves; compared with the orthogonal projection."""
     states, rows, _ = planted
     wanted = [r_squared(states, rows[:, place]) for place in (0, 1)]
     np.testing.assert_allclose(joint.r_squared(), wanted, rtol=1e-5)
     assert min(wanted) > 0.2 and max(wanted) < 0.99
-
-
-def test_an_eraser_leaves_nothing_to_read_but_what_was_not_named(planted, joint, eraser) -> None:
     states, rows, other = planted
     after = erased(states, eraser)
     assert eraser.left.shape == (UNITS, 2)
@@ -83,10 +83,6 @@ def test_an_eraser_leaves_nothing_to_read_but_what_was_not_named(planted, joint,
     number = Reading("lstm_cell", ("self_id",))
     alone = fitted_eraser(number, moments(number, states, rows), "")
     assert r_squared(erased(states, alone), rows[:, 1]) == pytest.approx(r_squared(states, rows[:, 1]), abs=0.05)
-
-
-def test_an_eraser_changes_states_less_than_any_other_that_leaves_nothing(planted, joint, eraser) -> None:
-    """Where states are white, as the paper proves; compared with the orthogonal projection."""
     states = planted[0]
     centred = states - states.mean(axis=0)
     cross = np.linalg.qr(joint.covariance[:UNITS, UNITS:])[0]
@@ -96,16 +92,12 @@ def test_an_eraser_changes_states_less_than_any_other_that_leaves_nothing(plante
     assert (by_leace**2).sum() < 0.9 * (orthogonal**2).sum()
 
 
-def test_variables_that_say_the_same_are_erased_once(planted) -> None:
+def test_variables_that_say_the_same_are_erased_once_and_one_that_does_not_vary_is_refused(planted) -> None:
     states, rows, _ = planted
     same = np.column_stack([rows[:, 0], rows[:, 0], rows[:, 2]])
     eraser = fitted_eraser(READING, moments(READING, states, same), "trained")
     assert eraser.left.shape == (UNITS, 1)
     assert moments(READING, erased(states, eraser), rows).r_squared()[0] == pytest.approx(0, abs=1e-6)
-
-
-def test_a_variable_that_does_not_vary_is_refused(planted) -> None:
-    states, rows, _ = planted
     reading = Reading("lstm_cell", ("self_id", "self_npc_type"))
     with pytest.raises(NothingToErase, match="self_npc_type: it has the same value in all 3,000"):
         fitted_eraser(reading, moments(reading, states, rows), "trained")
@@ -159,7 +151,7 @@ OTHER = direction([0, 1, 1, 0, 0, 0], "other", mean=-1.0, spread=0.5)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
-def test_collapsed_read_outs_are_their_means_and_orthogonal_ones_stay() -> None:
+def test_collapsed_read_outs_are_their_means_or_as_before_the_tick_and_steered_ones_the_dose() -> None:
     together = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
     np.testing.assert_allclose(OBLIQUE.read_out(together.numpy()), 7.0, **CLOSE)
     np.testing.assert_allclose(OTHER.read_out(together.numpy()), -1.0, **CLOSE)
@@ -167,17 +159,11 @@ def test_collapsed_read_outs_are_their_means_and_orthogonal_ones_stay() -> None:
     np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
     orthogonal = direction([-2, 1, 0, 4, 1, 0])
     np.testing.assert_allclose(orthogonal.read_out(after.numpy()), orthogonal.read_out(STATES.numpy()), **CLOSE)
-
-
-def test_a_collapsed_change_leaves_the_read_out_as_it_was_before_the_tick() -> None:
     after = collapse([OBLIQUE], "change").edited(BEFORE, STATES)
     np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), OBLIQUE.read_out(BEFORE.numpy()), **CLOSE)
-
-
-@pytest.mark.parametrize("dose", [-2.0, 0.0, 1.5])
-def test_a_steered_read_out_is_the_dose(dose: float) -> None:
-    after = steer(OBLIQUE, dose).edited(None, STATES)
-    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0 + 2.0 * dose, **CLOSE)
+    for dose in (-2.0, 0.0, 1.5):
+        steered = steer(OBLIQUE, dose).edited(None, STATES)
+        np.testing.assert_allclose(OBLIQUE.read_out(steered.numpy()), 7.0 + 2.0 * dose, **CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -197,17 +183,6 @@ def test_along_the_covariance_the_read_out_is_as_wanted_and_the_change_is_the_li
     np.testing.assert_allclose(np.abs(change @ along), sizes, rtol=1e-4)
 
 
-def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
-    """The formula of the original: d' = d - (d . from) from + (d . from) to, for orthonormal directions."""
-    origin, target = unit(1, SIZE, "from"), unit(4, SIZE, "to")
-    after = swap(origin, target, "change", np.eye).edited(BEFORE, STATES)
-    change = (STATES - BEFORE).numpy()
-    wanted = change.copy()
-    wanted[:, 1] = 0
-    wanted[:, 4] += change[:, 1]
-    np.testing.assert_allclose((after - BEFORE).numpy(), wanted, **CLOSE)
-
-
 def test_oblique_directions_are_swapped_in_whitened_space() -> None:
     """The origin keeps its mean, the target gains the same number of standard deviations, the rest moves with the data:
     a read-out that does not vary together with either stays as it was."""
@@ -223,7 +198,7 @@ def test_oblique_directions_are_swapped_in_whitened_space() -> None:
     np.testing.assert_allclose(after @ unrelated, STATES.numpy() @ unrelated, **CLOSE)
 
 
-def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
+def test_a_random_direction_moves_as_far_to_the_same_side_and_moves_of_a_kept_state_do_not_add_up() -> None:
     original = collapse([OBLIQUE], "state")
     along = np.eye(SIZE)[[3]]
     moved = (AsFarAs(original, along).edited(None, STATES) - STATES).double()
@@ -231,16 +206,10 @@ def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
     np.testing.assert_allclose(moved.norm(dim=1), meant.norm(dim=1), **CLOSE)
     assert (moved[:, [0, 1, 2, 4, 5]] == 0).all()
     assert ((moved[:, 3] > 0) == (meant @ torch.from_numpy(original.axes()[0]) >= 0)).all()
-
-
-def test_random_moves_of_a_kept_state_do_not_add_up() -> None:
-    original = collapse([OBLIQUE], "state")
-    along, start = np.eye(SIZE)[[3]], np.array([0.5])
-    control = AsFarAs(original, along, start)
+    control = AsFarAs(original, along, np.array([0.5]))
     once = control.edited(None, STATES)
     again = control.edited(None, once)
-    far = (original.edited(None, STATES) - STATES).double().norm(dim=1)
-    np.testing.assert_allclose((once[:, 3] - 0.5).abs(), far, **CLOSE)
+    np.testing.assert_allclose((once[:, 3] - 0.5).abs(), meant.norm(dim=1), **CLOSE)
     np.testing.assert_allclose(again, once, **CLOSE)
 
 
@@ -253,13 +222,6 @@ def test_several_random_directions_keep_distances_between_moves(original: Direct
     meant = (original.edited(None, STATES) - STATES).double()
     np.testing.assert_allclose(moved @ moved.T, meant @ meant.T, **CLOSE)
     assert (moved[:, [0, 1, 2, 5]] == 0).all()
-
-
-def test_an_eraser_leaves_nothing_of_its_subspace_and_no_edit_leaves_everything() -> None:
-    after = ERASER.edited(None, STATES).numpy()
-    np.testing.assert_allclose(after[:, [1, 5]], 0.25, **CLOSE)
-    np.testing.assert_array_equal(after[:, [0, 2, 3, 4]], STATES.numpy()[:, [0, 2, 3, 4]])
-    assert Untouched("lstm_hidden").edited(None, STATES) is STATES
 
 
 def test_directions_that_cannot_be_edited_together_are_refused() -> None:

@@ -62,16 +62,13 @@ def test_a_control_that_does_as_much_or_more_takes_the_verdict(control: str, tic
     assert ticks < -25 or verdicts(result)["meals"] == "effect"
 
 
-def test_missing_controls_are_said_to_be_missing() -> None:
+def test_missing_controls_are_said_to_be_missing_and_those_of_another_dose_are_not_compared() -> None:
     result = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
     assert verdicts(result)["ticks"] == "effect"
     assert any("No control: untrained policy" in note for note in result.notes)
     assert any("not checked" in note for note in result.notes)
     alone = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=()))
     assert verdicts(alone)["ticks"] == "no controls" and verdicts(alone)["reward"] == "undecided"
-
-
-def test_controls_of_another_dose_are_not_compared() -> None:
     table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
     arms = [replace(arm, dose=2.0) if arm.kind == "random direction" else arm for arm in arms]
     result = study_effects(table, arms, SETTINGS)
@@ -93,9 +90,6 @@ def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_con
     assert random["strong"].effect.value < -25 < -10 < random["weak"].effect.value
     assert [effect.outcome for effect in result.effects].count("ticks") == 3, "q is corrected over all of them"
     assert ranking(study(Planted(agents=4, edited=2))) == []
-
-
-def test_a_direction_without_a_kl_is_ranked_last() -> None:
     planted = Planted(doses=(None,), agents=4, edited=2, directions={"b": 1.0, "a": 1.0, "c": 2.0})
     table, arms = plant(planted)
     kl = np.where(table.arm == "steer is_starving, b", np.nan, table.outcomes["kl_total"])
@@ -103,49 +97,38 @@ def test_a_direction_without_a_kl_is_ranked_last() -> None:
     assert [item.direction for item in ranking(result)] == ["c", "a", "b"]
 
 
-def test_planted_spillover_is_found_in_neighbours_only() -> None:
+def test_spillover_is_found_in_neighbours_only_and_what_changes_everyone_alike_is_no_effect() -> None:
     result = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
     (drinks,) = (spillover for spillover in result.spillovers if spillover.is_found)
     assert drinks.outcome == "drinks"
     assert drinks.effect.low < -1.0 < drinks.effect.high and drinks.pairs == 12 * 16
     assert verdicts(result)["drinks"] == "undecided"  # unedited agents changed, edited ones did not
-
-
-def test_an_edit_that_changes_everyone_alike_is_not_an_effect_on_the_edited() -> None:
     result = study(replace(LARGE, per_dose={EDIT: {"ticks": -25.0}}, spilled={"ticks": -25.0}))
     assert verdicts(result)["ticks"] == "undecided"
-
-
-def test_with_everyone_edited_signs_of_episodes_are_flipped() -> None:
     result = study(Planted({EDIT: STARVING}, episodes=14, edited=16))
     assert {effect.test for effect in result.effects} == {"sign flips over episodes"}
     assert verdicts(result)["ticks"] == "effect" and verdicts(result)["reward"] == "undecided"
     assert result.spillovers == () and any("no unedited lives" in note for note in result.notes)
 
 
-def null_rate(seeds: int, planted: Planted) -> float:
-    """Return in what share of runs anything is found beyond chance; without controls even if compared with nothing."""
-    settings = Inference(permutations=799, bootstraps=199)
-    runs = [study(planted, seed, settings) for seed in range(seeds)]
-    result = [any(effect.verdict in ("effect", "no controls") for effect in run.effects) for run in runs]
-    return float(np.mean(result))
-
-
 NULL = Planted(doses=(1.0, 2.0), kinds=(RANDOM,), randoms=1)
 
 
-def test_nothing_is_found_where_nothing_is_planted() -> None:
-    assert null_rate(6, NULL) == 0
+NULLS = {
+    "edited of an episode alike": replace(NULL, shared=0.7), "no controls": replace(NULL, kinds=()),
+    "few edited": replace(NULL, edited=3, disturbed=(1.0, 0.0)), "plain": NULL,
+}  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "planted",
-    [NULL, replace(NULL, shared=0.7), replace(NULL, kinds=()), replace(NULL, edited=3, disturbed=(1.0, 0.0))],
-    ids=["plain", "edited of an episode alike", "no controls", "few edited"],
+    ("name", "seeds"), [("plain", 6), *(pytest.param(name, 40, marks=pytest.mark.slow) for name in NULLS)]
 )
-def test_at_most_one_run_in_twenty_finds_something_where_nothing_is_planted(planted: Planted) -> None:
-    assert null_rate(40, planted) <= 0.05
+def test_at_most_one_run_in_twenty_finds_something_where_nothing_is_planted(name: str, seeds: int) -> None:
+    """Beyond chance; without controls even if compared with nothing."""
+    settings = Inference(permutations=799, bootstraps=199)
+    runs = [study(NULLS[name], seed, settings) for seed in range(seeds)]
+    found = [any(effect.verdict in ("effect", "no controls") for effect in run.effects) for run in runs]
+    assert np.mean(found) <= 0.05
 
 
 def test_broken_pairing_takes_all_verdicts() -> None:
@@ -199,36 +182,27 @@ def test_unknown_outcomes_are_studied_too() -> None:
     assert "never" not in {*verdicts(result), *(item.outcome for item in result.at_once)}
 
 
-def test_few_episodes_and_few_draws_are_warned_of() -> None:
+def test_few_episodes_few_draws_far_states_and_edits_that_nobody_got_are_noted_and_none_is_refused() -> None:
     few = study(Planted(episodes=3), settings=Inference(permutations=99, bootstraps=99))
     assert any(note.startswith("Only 3 episodes") for note in few.notes)
     assert any("99 permutations are too few for 11 tests" in note for note in few.notes)
     one = study(Planted(episodes=1))
     assert all(np.isnan(effect.effect.low) and effect.verdict == "undecided" for effect in one.effects)
-
-
-def test_far_states_are_noted() -> None:
     (note,) = [note for note in study(Planted(doses=(1.0, 3.0))).notes if note.startswith("Edited states lie further")]
     assert "ones: 1.9 times, steer is_starving, dose +3. The" in note
     assert not any(note.startswith(("Edited states", "Nobody was edited")) for note in study(Planted()).notes)
-
-
-def test_an_edit_that_nobody_got_is_noted() -> None:
     table, arms = plant(Planted(agents=4, edited=2))
     waiting = np.where(table.arm == "steer is_starving, dose +1", np.nan, table.outcomes["edited_ticks"])
     never = changed(table, "edited_ticks", waiting)
     (note,) = [item for item in study_effects(never, arms, SETTINGS).notes if item.startswith("Nobody was edited")]
     assert note.startswith("Nobody was edited in any tick (steer is_starving, dose +1): ")
-
-
-def test_a_run_without_edits_is_refused() -> None:
     table, arms = plant(Planted())
     kept = [arm for arm in arms if arm.kind != "edit"]
     fewer = table.rows(np.isin(table.arm, [arm.name for arm in kept]))
     assert_refuses("no arm with an edit of the trained policy", study_effects, fewer, kept, SETTINGS)
 
 
-def test_dose_response_has_the_planted_slope() -> None:
+def test_dose_response_has_the_planted_slope_and_is_not_called_monotone_where_it_is_curved() -> None:
     planted = replace(LARGE, per_dose={EDIT: {"ticks": -10.0}}, doses=(-1.0, 1.0, 2.0, 4.0), kinds=(RANDOM, NO_EDIT))
     result = study(planted)
     slopes = {response.outcome: response for response in result.dose_responses}
@@ -241,9 +215,11 @@ def test_dose_response_has_the_planted_slope() -> None:
     assert slopes["value_change_total"].slope.value == pytest.approx(-0.4, abs=0.03)
     kl = slopes["kl_total"]
     assert kl.shape == "rises with every dose" or kl.effects[0].value > kl.effects[1].value
-
-
-def test_a_curved_dose_response_is_not_called_monotone() -> None:
+    table, arms = plant(Planted(doses=(1.0, 3.0), kinds=()))
+    responses = study_effects(table, arms, SETTINGS).dose_responses
+    result = next(response for response in responses if response.outcome == "ticks")
+    assert result.slope.value == pytest.approx((result.effects[1].value - result.effects[0].value) / 2)
+    assert study(Planted(kinds=())).dose_responses == () and study(Planted(doses=(None,))).dose_responses == ()
     result = study(replace(LARGE, doses=(-3.0, -1.0, 1.0, 3.0), kinds=()))
     kl = next(response for response in result.dose_responses if response.outcome == "kl_total")
     assert kl.shape == "rises and falls" and kl.random == () and kl.against is None
@@ -257,14 +233,6 @@ def test_a_slope_that_random_directions_have_too_is_said_to_be_no_more() -> None
     assert any(line.startswith("  no more than random directions: ticks lived") for line in summary_lines(result))
 
 
-def test_slope_by_hand_and_no_slope_of_one_dose() -> None:
-    table, arms = plant(Planted(doses=(1.0, 3.0), kinds=()))
-    responses = study_effects(table, arms, SETTINGS).dose_responses
-    result = next(response for response in responses if response.outcome == "ticks")
-    assert result.slope.value == pytest.approx((result.effects[1].value - result.effects[0].value) / 2)
-    assert study(Planted(kinds=())).dose_responses == () and study(Planted(doses=(None,))).dose_responses == ()
-
-
 def changed(table: LivesTable, outcome: str, values: np.ndarray) -> LivesTable:
     return replace(table, outcomes={**table.outcomes, outcome: values})
 
@@ -273,7 +241,7 @@ def study_with(rate: float) -> EffectsStudy:
     return study_effects(*with_followed(*plant(Planted()), rate), Inference(permutations=199, bootstraps=199))
 
 
-def test_the_planted_half_life_is_within_its_interval_and_the_figure_has_a_panel_for_what_was_followed() -> None:
+def test_the_planted_half_life_is_within_its_interval_and_an_edit_that_stays_has_none() -> None:
     study = study_with(0.5**0.5)  # half is left after two ticks
     figure = persistence_figure(study)
     assert figure is not None and [axes.get_title() for axes in figure.axes] == ["cell state"]
@@ -283,33 +251,24 @@ def test_the_planted_half_life_is_within_its_interval_and_the_figure_has_a_panel
     assert result.half_life.high - result.half_life.low < 0.5
     assert not any("lasting" in case.outcome for case in (*study.effects, *study.at_once, *study.spillovers))
     assert any("cell state: 2.0 ticks" in line or "cell state: 1.9 ticks" in line for line in summary_lines(study))
-
-
-def test_what_is_left_is_followed_as_long_as_an_agent_of_every_episode_lives() -> None:
-    table, arms = with_followed(*plant(Planted()), 0.5**0.5)
-    for lag in range(5, FOLLOWED_TICKS + 1):
-        table.outcomes[f"lasting/cell/{lag}"][table.episode == table.episode[0]] = np.nan  # type: ignore[index]
-    (result,) = study_effects(table, arms, Inference(permutations=99, bootstraps=99)).persistences
-    assert result.episodes == 8 and len(result.left) == 5 and result.half_life.value == pytest.approx(2, abs=0.1)
-
-
-def test_an_edit_that_stays_has_no_half_life() -> None:
     study = study_with(1.0)
     assert study.persistences[0].half_life.value == np.inf
     assert any(f"more than {FOLLOWED_TICKS} ticks" in line for line in summary_lines(study))
 
 
-@pytest.mark.parametrize(
-    ("left", "ticks"),
-    [([1, 0.75, 0.5, 0.1], 2), ([4, 3, 1, 0], 1.5), ([1, 0], 0.5), ([1, 0.9, 0.8], np.inf), ([1, 0.6, 0.4, 0.6], 1.5)],
-)
-def test_half_lives_by_hand(left: list[float], ticks: float) -> None:
-    np.testing.assert_allclose(half_life(np.array([left], dtype=float)), [ticks])
-
-
-def test_actions_that_an_edit_moves_by_no_more_than_rounding_are_left_out() -> None:
+def test_what_is_left_is_followed_while_an_agent_of_every_episode_lives_and_beyond_rounding() -> None:
+    table, arms = with_followed(*plant(Planted()), 0.5**0.5)
+    for lag in range(5, FOLLOWED_TICKS + 1):
+        table.outcomes[f"lasting/cell/{lag}"][table.episode == table.episode[0]] = np.nan  # type: ignore[index]
+    (result,) = study_effects(table, arms, Inference(permutations=99, bootstraps=99)).persistences
+    assert result.episodes == 8 and len(result.left) == 5 and result.half_life.value == pytest.approx(2, abs=0.1)
     table, arms = with_followed(*plant(Planted()), 0.5)
     for lag in range(FOLLOWED_TICKS + 1):
         table.outcomes[f"lasting/actions/{lag}"] = table.outcomes[f"lasting/cell/{lag}"] * 1e-7  # type: ignore[index]
     study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
     assert [persistence.what for persistence in study.persistences] == ["cell"]
+
+
+def test_half_lives_by_hand() -> None:
+    left = ([1, 0.75, 0.5, 0.1], [4, 3, 1, 0], [1, 0], [1, 0.9, 0.8], [1, 0.6, 0.4, 0.6])
+    assert [half_life(np.array([one], dtype=float)).item() for one in left] == pytest.approx([2, 1.5, 0.5, np.inf, 1.5])

@@ -32,13 +32,10 @@ def named(result: EffectsStudy) -> dict[str, Effect]:
     return {effect.outcome: effect for effect in result.effects}
 
 
-def test_directions_that_all_do_something_are_no_effect() -> None:
+def test_directions_that_all_do_something_and_shares_of_random_ones_are_no_effect() -> None:
     """Each is as large as an effect would be; the difference to their mean leaves 0 out in two runs of three."""
     runs = [all_random(np.random.default_rng(run), replace(SETTINGS, seed=run), 3, 1) for run in range(20)]
     assert sum(item["effect"] for item in runs) <= 3  # more than 3 of 20 at 5% in 1.6% of such tests
-
-
-def test_shares_of_random_directions_are_no_effect() -> None:
     runs = [shares_at_random(np.random.default_rng(run), SETTINGS) for run in range(8)]
     assert sum(item["effect"] for item in runs) <= 2
 
@@ -85,18 +82,7 @@ def test_broken_pairing_leaves_no_slope_and_no_spillover() -> None:
     assert {row[18] for row in effects_table(result).rows if row[0] in ("slope", "spillover")} == {"pairing is broken"}
 
 
-def test_what_would_be_found_is_unknown_with_one_episode() -> None:
-    lines = summary_lines(study(replace(LARGE, episodes=1)))
-    (line,) = (line for line in lines if line.startswith("  undecided: "))
-    assert "reward (detectable effect unknown)" in line and "no difference" not in line
-
-
-def test_margins_of_outcomes_that_a_run_lacks_are_refused() -> None:
-    for case in ("level=1", "follows=0.1", "bend=1"):
-        assert_refuses("this run has no '" + case.partition("=")[0], study, LARGE, case)
-
-
-def test_a_negative_says_what_could_have_been_found() -> None:
+def test_a_negative_says_what_could_have_been_found_which_is_unknown_with_one_episode() -> None:
     result = study(LARGE)
     reward = named(result)["reward"]
     assert reward.verdict == "undecided" and 0 < reward.detectable < 3
@@ -105,6 +91,9 @@ def test_a_negative_says_what_could_have_been_found() -> None:
     assert "not found" not in text and "unedited neighbours, undecided: ticks lived (" in text
     fewer = named(study(replace(LARGE, episodes=3)))["reward"]
     assert fewer.detectable > 2 * reward.detectable
+    lines = summary_lines(study(replace(LARGE, episodes=1)))
+    (line,) = (line for line in lines if line.startswith("  undecided: "))
+    assert "reward (detectable effect unknown)" in line and "no difference" not in line
 
 
 def test_a_smaller_effect_than_the_margin_is_equivalent_to_none() -> None:
@@ -116,9 +105,6 @@ def test_a_smaller_effect_than_the_margin_is_equivalent_to_none() -> None:
     assert any(line.startswith("  equivalent to none: reward (total) ") for line in summary_lines(result))
     narrow = named(study(LARGE, "meals=0.0001"))
     assert narrow["meals"].verdict == "undecided" and np.isnan(narrow["reward"].margin)
-
-
-def test_two_one_sided_tests_by_hand() -> None:
     assert equivalence_p(-2.0, 1.0, 10, 5.0) == pytest.approx(0.00667, abs=1e-4)  # t = 3
     assert equivalence_p(5.0, 1.0, 10, 5.0) == 0.5
     assert np.isnan(equivalence_p(1.0, np.nan, 0, 5.0)) and np.isnan(equivalence_p(1.0, 1.0, 9, np.nan))
@@ -130,6 +116,8 @@ def test_margins_are_read_and_wrong_ones_refused() -> None:
     assert np.isnan(margins("").of("ticks", 200)) and np.isnan(margins("ticks=3").of("meals", 8))
     for case in ("0", "ticks", "ticks=-1", "tics=3", "ticks=nan", "0.1,0.2", "ticks=1,ticks=2", "=3"):
         assert_refuses("--equivalent-within", margins, case)
+    for case in ("level=1", "follows=0.1", "bend=1"):
+        assert_refuses("this run has no '" + case.partition("=")[0], study, LARGE, case)
 
 
 def test_detectable_effect_is_found_in_four_of_five() -> None:
@@ -168,7 +156,11 @@ def test_controls_at_once_are_compared_with_at_once_alone() -> None:
     more = [replace(edit, name=f"random {n} at once", kind="random direction at once") for n in range(20)]
     lives = table.of_arm(edit.name)
     lives = lives.rows(lives.edited)
-    rows = [_at_once(lives, arm, 0.01 * (1 + place)) for place, arm in enumerate(more)]
+    rows = []
+    for place, arm in enumerate(more):
+        outcomes = {name: np.full(len(lives), np.nan) for name in lives.outcomes}
+        outcomes["kl_in_play"] = 0.01 * (1 + place) + 1e-4 * lives.episode
+        rows.append(replace(lives, arm=np.full(len(lives), arm.name), outcomes=outcomes))
     result = study_effects(joined([table, *rows]), [*arms, *more], SETTINGS)
     kl = next(item for item in result.at_once if item.outcome == "kl_in_play")
     larger = sum(0.01 * (1 + place) >= kl.level.value for place in range(20))
@@ -179,24 +171,10 @@ def test_controls_at_once_are_compared_with_at_once_alone() -> None:
     assert result.lives == len(table) and "4 arms, " in summary_lines(result)[0]
 
 
-def _at_once(lives: LivesTable, arm: Arm, kl: float) -> LivesTable:
-    outcomes = {name: np.full(len(lives), np.nan) for name in lives.outcomes}
-    outcomes["kl_in_play"] = np.full(len(lives), kl) + 1e-4 * lives.episode
-    return replace(lives, arm=np.full(len(lives), arm.name), outcomes=outcomes)
-
-
 EDITED = Arm("edit", "edit", "trained", 1.0, TWIN.name)
 
 
-def test_order_of_rows_does_not_matter() -> None:
-    table, arms = plant(Planted(episodes=3))
-    shuffled = table.rows(np.random.default_rng(1).permutation(len(table)))
-    for one, other in zip(paired(table, arms), paired(shuffled, arms), strict=True):
-        assert one.arm == other.arm
-        np.testing.assert_array_equal(one.difference("ticks"), other.difference("ticks"))
-
-
-def test_means_over_the_lives_of_each_episode() -> None:
+def test_means_over_the_lives_of_each_episode_whatever_the_order_of_rows() -> None:
     table, arms = plant(Planted(episodes=3, kinds=()))
     (pairs,) = paired(table, arms)
     lives = np.arange(48.0)
@@ -204,45 +182,39 @@ def test_means_over_the_lives_of_each_episode() -> None:
     chosen = np.arange(48) % 2 == 0
     expected = [np.nan, np.mean([16, 18, *range(22, 32, 2)]), np.mean(np.arange(32, 48, 2))]
     assert pairs.episode_means(lives, chosen) == pytest.approx(expected, nan_ok=True)
+    table, arms = plant(Planted(episodes=3))
+    shuffled = table.rows(np.random.default_rng(1).permutation(len(table)))
+    for one, other in zip(paired(table, arms), paired(shuffled, arms), strict=True):
+        assert one.arm == other.arm
+        np.testing.assert_array_equal(one.difference("ticks"), other.difference("ticks"))
 
 
-def broken_tables() -> dict[str, tuple[LivesTable, str]]:
-    table, _ = plant(Planted(episodes=3, kinds=()))
+def test_lives_that_cannot_be_paired_and_arms_that_do_not_go_together_are_refused() -> None:
+    table, planted_arms = plant(Planted(episodes=3, kinds=()))
     number = np.arange(len(table))
     last, first_of_edit = number == number[-1], number == (table.arm != TWIN.name).argmax()
-    elsewhere = replace(table, arm=np.where(last, "somewhere", table.arm))
-    swapped = table.edited ^ first_of_edit
-    nobody = replace(table, edited=np.zeros(len(table), bool))
-    return {
-        "missing in the arm": (table.rows(~last), "agent 16 of episode 2 has no life in the arm 'steer is_starving"),
-        "missing in the twin": (table.rows(number != 0), "agent 1 of episode 0 has no life in the arm 'unedited'"),
-        "a life twice": (table.rows(np.r_[0, number]), "agent 1 of episode 0 has two lives"),
-        "no lives": (table.rows(table.arm == TWIN.name), "no lives of the arm 'steer is_starving"),
-        "unknown arm": (elsewhere, "lives of an arm 'somewhere' that the run does not list"),
-        "another lot": (replace(table, edited=swapped), "agent 1 of episode 0 is drawn to be edited in only one"),
-        "nobody": (nobody, "nobody is edited in the arm 'steer is_starving"),
-    }
-
-
-@pytest.mark.parametrize("case", broken_tables())
-def test_lives_that_cannot_be_paired_are_refused(case: str) -> None:
-    _, arms = plant(Planted(episodes=3, kinds=()))
-    table, message = broken_tables()[case]
-    assert_refuses(message, paired, table, arms)
-
-
-@pytest.mark.parametrize(
-    ("arms", "message"),
-    [
+    nobody = np.zeros(len(table), bool)
+    for broken, message in (
+        (table.rows(~last), "agent 16 of episode 2 has no life in the arm 'steer is_starving"),
+        (table.rows(number != 0), "agent 1 of episode 0 has no life in the arm 'unedited'"),
+        (table.rows(np.r_[0, number]), "agent 1 of episode 0 has two lives"),
+        (table.rows(table.arm == TWIN.name), "no lives of the arm 'steer is_starving"),
+        (
+            replace(table, arm=np.where(last, "somewhere", table.arm)),
+            "lives of an arm 'somewhere' that the run does not",
+        ),
+        (replace(table, edited=table.edited ^ first_of_edit), "agent 1 of episode 0 is drawn to be edited in only one"),
+        (replace(table, edited=nobody), "nobody is edited in the arm 'steer is_starving"),
+    ):
+        assert_refuses(message, paired, broken, planted_arms)
+    for arms, message in (
         ([TWIN, EDITED, EDITED], "two arms are called 'edit'"),
         ([EDITED], "'edit' needs an unedited arm of the trained policy"),
         ([TWIN, UNTRAINED_TWIN, replace(EDITED, twin=UNTRAINED_TWIN.name)], "needs an unedited arm of the trained"),
         ([TWIN, EDITED, replace(EDITED, name="again", twin="edit")], "'again' needs an unedited arm"),
         ([TWIN, EDITED, replace(EDITED, name="again")], "both edits of the trained policy with dose 1.0"),
-    ],
-)
-def test_arms_that_cannot_be_analysed_together_are_refused(arms: list[Arm], message: str) -> None:
-    assert_refuses(message, check_arms, arms)
+    ):
+        assert_refuses(message, check_arms, arms)
 
 
 OUTCOMES = ("ticks", "reward", "task_progress", "meals", "drinks", "damage_dealt", "damage_taken")
@@ -283,16 +255,12 @@ def test_planted_effect_is_found_and_measured() -> None:
     assert contrast[0] == pytest.approx(np.mean(by_hand))
 
 
-def test_p_counts_ways_to_draw_the_edited() -> None:
+def test_p_counts_ways_to_draw_the_edited_and_missing_lives_are_left_out() -> None:
     """One episode of six, three edited, all of whom gain: of 20 ways to draw them, the true and its opposite."""
     edited = np.array([True, False, True, False, True, False])
     pairs = small_pairs(edited, np.where(edited, [3.0, 0, 4, 0, 5, 0], 0.0))
     (contrast,), (p,) = randomisation_test(pairs, pairs.differences(["gain"]), Inference(permutations=19_999))
     assert contrast == pytest.approx(4) and p == pytest.approx(2 / comb(6, 3), abs=0.01)
-
-
-def test_missing_lives_are_left_out_and_unchanged_outcomes_are_not_tested() -> None:
-    edited = np.array([True, False, True, False, True, False])
     (contrast,), _ = gains_tested(edited, np.array([3.0, 0, np.nan, 0, 5, 1]))
     assert contrast == pytest.approx(4 - 1 / 3)
     (contrast,), (p,) = gains_tested(edited, np.zeros(6))

@@ -117,16 +117,41 @@ def test_the_planted_edit_shows_in_the_replays(compared: ComparedReplays) -> Non
     assert first is not None and first <= 4 and compared.drawn[compared.first == first].all()
 
 
-def test_the_slider_moves_both_replays(page, compared: ComparedReplays) -> None:
+def test_the_slider_keys_and_buttons_move_both_replays_and_both_maps_zoom_together(
+    page, compared: ComparedReplays
+) -> None:
+    last = compared.edited.ticks - 1
+    for key, tick in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", last), ("Home", 0)):
+        page.keyboard.press(key)
+        assert page.evaluate("window.compared.tick") == tick
+    page.keyboard.press("d")
+    assert page.evaluate("window.compared.tick") == compared.first_tick
+    page.get_by_label("Speed").select_option("100")
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(page, f"window.compared.tick === {last} && !window.compared.playing")
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Go there").click()
+    assert page.evaluate("window.compared.tick") == compared.first_tick
     for tick in (0, 9, compared.edited.ticks - 1, 3):
         seek(page, tick)
         for side in SIDES:
             assert on_map(page, side) == truth(getattr(compared, side), tick)
         assert f"tick {tick} of {compared.edited.ticks - 1}" in page.locator("#clock").inner_text()
     assert on_map(page, "unedited") != on_map(page, "edited")
+    seek(page, 4)
+    page.get_by_role("button", name="Zoom in").click()
+    settle(page)
+    places = [
+        {item["id"]: (item["x"], item["y"]) for item in page.evaluate(f"window.compared.shown('{side}')")}
+        for side in SIDES
+    ]
+    tiles = [on_map(page, side) for side in SIDES]
+    still = [number for number in tiles[0] if tiles[0].get(number) == tiles[1].get(number)]
+    assert len(still) > 3
+    assert sum(math.dist(places[0][number], places[1][number]) < 1 for number in still) > len(still) / 2
 
 
-def test_another_dose_is_shown_on_the_right(page, films: Films) -> None:
+def test_another_dose_is_shown_on_the_right_also_where_another_page_asks_for_it(page, films: Films) -> None:
     lower, higher = (compared for _, compared in films.values())
     seek(page, 7)
     assert on_map(page, "edited") == truth(higher.edited, 7) != truth(lower.edited, 7)
@@ -142,9 +167,6 @@ def test_another_dose_is_shown_on_the_right(page, films: Films) -> None:
         until(page, f"window.compared.dose === {dose}")
     settle(page)
     assert on_map(page, "edited") == truth(higher.edited, 8)
-
-
-def test_another_page_can_ask_for_a_dose(page) -> None:
     page.evaluate("window.name = 'dose -1'")
     page.reload()
     until(page, "window.compared !== undefined && window.compared.dose === -1")
@@ -163,7 +185,7 @@ def test_a_run_of_one_film_has_no_choice_of_doses(browser, run_folder: Path, tmp
         assert page.locator("#dose").count() == 0 and page.evaluate("window.compared.dose") == 1
 
 
-def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder: Path) -> None:
+def test_the_page_says_what_it_shows_and_who_is_dead(page, compared: ComparedReplays, run_folder: Path) -> None:
     tick = 12
     seek(page, tick)
     assert page.title() == "<b>&'run' – intervention" and page.locator("h1").inner_text() == "<b>&'run'"
@@ -179,6 +201,14 @@ def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder
         assert living.startswith(f"Alive: {drawn} of {DRAWN} {who}, {others} of {16 - DRAWN} others.")
     first, others = page.locator("#summary img").count(), page.locator("#figures img").count()
     assert first == 1 and first + others == len([*run_folder.glob("*.png")]) > 1
+    last = compared.edited.ticks - 1
+    died = np.flatnonzero(~compared.edited.players.alive[last - 1] & (compared.edited.players.health[0] > 0))
+    player = int(died[0])
+    seek(page, last - 1)
+    page.get_by_label("Agent", exact=True).select_option(str(player))
+    settle(page)
+    at = int(np.flatnonzero(~compared.edited.players.alive[:, player])[0])
+    assert f"died at tick {at}, " in page.get_by_role("row", name="state").inner_text()
 
 
 def test_only_the_edited_agents_can_be_shown(page, compared: ComparedReplays) -> None:
@@ -236,46 +266,6 @@ def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, compared: 
     until(page, "window.heard === 'Escape'")  # by a page around this one
 
 
-def test_the_dead_are_said_to_be_dead(page, compared: ComparedReplays) -> None:
-    last = compared.edited.ticks - 1
-    died = np.flatnonzero(~compared.edited.players.alive[last - 1] & (compared.edited.players.health[0] > 0))
-    player = int(died[0])
-    seek(page, last - 1)
-    page.get_by_label("Agent", exact=True).select_option(str(player))
-    settle(page)
-    at = int(np.flatnonzero(~compared.edited.players.alive[:, player])[0])
-    assert f"died at tick {at}, " in page.get_by_role("row", name="state").inner_text()
-
-
-def test_keys_and_buttons_move_time(page, compared: ComparedReplays) -> None:
-    last = compared.edited.ticks - 1
-    for key, tick in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", last), ("Home", 0)):
-        page.keyboard.press(key)
-        assert page.evaluate("window.compared.tick") == tick
-    page.keyboard.press("d")
-    assert page.evaluate("window.compared.tick") == compared.first_tick
-    page.get_by_label("Speed").select_option("100")
-    page.get_by_role("button", name="Play", exact=True).click()
-    until(page, f"window.compared.tick === {last} && !window.compared.playing")
-    page.keyboard.press("Home")
-    page.get_by_role("button", name="Go there").click()
-    assert page.evaluate("window.compared.tick") == compared.first_tick
-
-
-def test_both_maps_zoom_together(page) -> None:
-    seek(page, 4)
-    page.get_by_role("button", name="Zoom in").click()
-    settle(page)
-    places = [
-        {item["id"]: (item["x"], item["y"]) for item in page.evaluate(f"window.compared.shown('{side}')")}
-        for side in SIDES
-    ]
-    tiles = [on_map(page, side) for side in SIDES]
-    still = [number for number in tiles[0] if tiles[0].get(number) == tiles[1].get(number)]
-    assert len(still) > 3
-    assert sum(math.dist(places[0][number], places[1][number]) < 1 for number in still) > len(still) / 2
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_narrow_window_in_both_colour_schemes(browser, run_folder: Path, scheme: str) -> None:
     with opened(browser, run_folder / PAGE_FILE, READY, 800, 900, color_scheme=scheme) as page:
@@ -286,11 +276,8 @@ def test_it_fits_a_narrow_window_in_both_colour_schemes(browser, run_folder: Pat
         assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
 
 
-def test_only_its_own_scripts_run(browser, run_folder: Path, tmp_path: Path) -> None:
+def test_only_its_own_scripts_run_and_a_damaged_page_says_so(browser, run_folder: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, run_folder / PAGE_FILE, tmp_path) == []
-
-
-def test_a_damaged_page_says_so(browser, run_folder: Path, tmp_path: Path) -> None:
     assert "cannot show its replays" in said_of_damage(browser, run_folder / PAGE_FILE, "edited-1-content", tmp_path)
 
 
@@ -298,30 +285,24 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-@pytest.mark.parametrize(
-    ("name", "harm", "before", "message"),
-    [
+def test_without_whole_replays_the_page_says_why(run_folder: Path, tmp_path: Path) -> None:
+    for place, (name, harm, before, message) in enumerate((
         (UNEDITED_REPLAY, Path.unlink, "reported", "is missing"),
         (UNEDITED_REPLAY, truncated, "reported", "does not match its SHA-256"),
-        (EDITED_REPLAY, truncated, "played", "is truncated"),
-        (LOWER, Path.unlink, "reported", "is missing"),
-    ],
-)
-def test_without_whole_replays_the_page_says_why(
-    run_folder: Path, tmp_path: Path, name: str, harm, before: str, message: str
-) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(run_folder, folder)
-    if before == "played":
-        (folder / "DONE.json").unlink()
-    harm(folder / name)
-    lines = report_run(folder, draws=99)
-    assert lines[-1].startswith(f"{PAGE_FILE} shows no replays: {name} {message}")
-    text = (folder / PAGE_FILE).read_text()
-    assert str(tmp_path) not in text and "<script" not in text and "<canvas" not in text
-    assert "Repeat the run" in text and message in text and text.count("data:image/png") > 1
-    finished = open_finished(folder)
-    assert PAGE_FILE in finished and name not in finished
+        (EDITED_REPLAY, truncated, "played", "is truncated"), (LOWER, Path.unlink, "reported", "is missing"),
+    )):  # fmt: skip
+        folder = tmp_path / str(place)
+        shutil.copytree(run_folder, folder)
+        if before == "played":
+            (folder / "DONE.json").unlink()
+        harm(folder / name)
+        lines = report_run(folder, draws=99)
+        assert lines[-1].startswith(f"{PAGE_FILE} shows no replays: {name} {message}")
+        text = (folder / PAGE_FILE).read_text()
+        assert str(tmp_path) not in text and "<script" not in text and "<canvas" not in text
+        assert "Repeat the run" in text and message in text and text.count("data:image/png") > 1
+        finished = open_finished(folder)
+        assert PAGE_FILE in finished and name not in finished
 
 
 def test_the_page_is_the_same_again_and_is_proved(run_folder: Path, tmp_path: Path) -> None:

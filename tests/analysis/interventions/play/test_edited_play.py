@@ -1,11 +1,13 @@
-"""Edited agents in the real game: a planted cause has its effect, and nobody else's dice change."""
+"""Edited agents in the real game: a planted cause has its effect, also along one path and as long as it is kept."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import intervene
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import GOAL
@@ -19,7 +21,7 @@ from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import TaskSettings
 from tests.command import assert_refuses
-from tests.driven import DRIVER, UNITS, driven_contest, lives_of, played
+from tests.driven import DRIVER, UNITS, driven_contest, emptied_gates, lives_of, played
 from tests.planted_interventions import unit
 
 IDLE = 5
@@ -53,9 +55,6 @@ def test_a_planted_cause_moves_its_action_more_with_every_dose_and_nothing_else(
     edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9))
     moved = {name for name, values in edited.outcomes.items() if name.startswith("kl") and np.nanmax(values) > ROUNDING}
     assert moved == {f"kl{of}{head}" for of in ("_total", "_in_play") for head in ("", "/Move.Direction")}
-
-
-def test_states_that_are_not_finite_are_refused(pool: PolicyPool) -> None:
     assert_refuses("an edit of lstm_hidden gives values that are not finite", lives, pool, steer(unit(3, UNITS), 1e39))
 
 
@@ -167,3 +166,118 @@ def test_the_goal_is_a_variable_of_conditions_and_donors(goal_seekers: PolicyPoo
     rule = DonorRule.parse("self_goal", SEEN)
     swapped = lives_of(goal_seekers, THREE, ArmPlan("edit", 4, When(FROM, FROM + 1), memories=(Transplant(rule, 1),)))
     assert (np.nan_to_num(swapped.outcomes["edited_ticks"]) == 1).sum() >= 4
+
+
+FOLLOW = 4
+
+
+@pytest.fixture(scope="module")
+def halving_pool(contest: Contest) -> PolicyPool:
+    _, _, bias = emptied_gates(contest.entrants[0].policy)
+    bias[0], bias[3] = -100, 100  # shut and open; the forget gate is half open
+    return contest.pool(len(GROUP.numbers))
+
+
+def edited_once(halving_pool: PolicyPool, when: When) -> LivesTable:
+    edit = steer(unit(DRIVER, UNITS, layer="lstm_cell"), 0.9)
+    plan = ArmPlan("edited once", 4, when, states=(edit,), follow=FOLLOW)
+    return lives_of(halving_pool, GROUP, plan).of_arm("edited once")
+
+
+def left(lives: LivesTable, what: str) -> np.ndarray:
+    """What is left after each tick, (edited lives, ticks)."""
+    return np.stack([lives.outcomes[f"lasting/{what}/{lag}"][lives.edited] for lag in range(FOLLOW + 1)], axis=1)
+
+
+def test_a_cell_that_halves_has_lost_half_of_an_edit_after_a_tick(halving_pool: PolicyPool) -> None:
+    lives = edited_once(halving_pool, When(2, 3))
+    halves = 0.5 ** np.arange(FOLLOW + 1)
+    for what, expected in (("cell", halves), ("hidden", np.tanh(0.9 * halves) / np.tanh(0.9))):
+        result = left(lives, what)
+        known = np.isfinite(result)
+        assert known[:, 0].any()
+        np.testing.assert_allclose(result[known], np.broadcast_to(expected, result.shape)[known], rtol=1e-5)
+    actions = np.nanmean(left(lives, "actions"), axis=0)
+    assert (np.diff(actions) < 0).all() and actions[0] > 0.1
+
+
+def test_agents_are_edited_again_only_once_they_are_no_longer_followed(halving_pool: PolicyPool) -> None:
+    lives = edited_once(halving_pool, When())
+    ticks, edited = (lives.outcomes[name][lives.edited] for name in ("ticks", "edited_ticks"))
+    np.testing.assert_array_equal(edited, np.ceil(ticks / (FOLLOW + 1)))
+    np.testing.assert_allclose(np.nanmean(left(lives, "cell"), axis=0), 0.5 ** np.arange(FOLLOW + 1), rtol=0.05)
+
+
+OPEN = 12.0
+ONCE = When(3, 4)
+KL = "kl_in_play"
+
+
+def planted(contest: Contest, carrier: str) -> PolicyPool:
+    """The driver's cell is kept by itself (cell), or read anew from its own hidden state in every tick (hidden).
+
+    The game writes nothing, and the heads read the driver's hidden state.
+    """
+    _, hidden, bias = emptied_gates(contest.entrants[0].policy)
+    entering, forgetting, candidate, output = range(4)
+    bias[entering], bias[output] = OPEN, OPEN
+    bias[forgetting] = OPEN if carrier == "cell" else -OPEN
+    if carrier == "hidden":
+        hidden[candidate, DRIVER, DRIVER], bias[candidate, DRIVER] = 4.0, -1.0  # low at first, and high if once high
+    return contest.pool(len(GROUP.numbers))
+
+
+def lives_through(pool: PolicyPool, *through: str, edit: bool = True, **given: object) -> LivesTable:
+    states = (steer(unit(DRIVER, UNITS, layer="lstm_cell"), 4.0),) if edit else (Untouched("lstm_cell"),)
+    plan = ArmPlan("edit", 4, ONCE, states=states, through=through, **given)  # type: ignore[arg-type]
+    return lives_of(pool, GROUP, plan).of_arm("edit")
+
+
+def way_north(table: LivesTable) -> float:
+    return float(-np.nanmean(table.outcomes["south"][table.edited]))
+
+
+@pytest.mark.parametrize(("carrier", "idle"), [("cell", "hidden"), ("hidden", "cell")])
+def test_only_the_path_that_carries_an_edit_makes_it_last(contest: Contest, carrier: str, idle: str) -> None:
+    pool = planted(contest, carrier)
+    twin, whole = (
+        lives_through(pool, "heads", "hidden", "cell", edit=False),
+        lives_through(pool, "heads", "hidden", "cell"),
+    )
+    turned = way_north(whole) - way_north(twin)
+    assert turned > 5, "the edit drives agents to the north"
+    kept, unheld = lives_through(pool, carrier), lives_through(pool, idle)
+    assert way_north(kept) - way_north(twin) == pytest.approx(turned, rel=0.5)
+    for name in ("south", "east", "ticks"):
+        np.testing.assert_array_equal(unheld.outcomes[name], twin.outcomes[name], err_msg=name)
+    assert np.nanmax(kept.outcomes[KL]) == np.nanmax(unheld.outcomes[KL]) == 0, "the heads do not read it at once"
+    heads = lives_through(pool, "heads")
+    assert np.nanmedian(heads.outcomes[KL][heads.edited]) > 0.5 and way_north(heads) - way_north(twin) < turned / 3
+    np.testing.assert_array_equal(heads.outcomes[KL], whole.outcomes[KL])
+
+
+@pytest.mark.parametrize("through", [("heads",), ("hidden",), ("heads", "cell")])
+def test_a_call_without_an_edit_leaves_every_life_as_it_was_along_any_path(
+    contest: Contest, through: tuple[str, ...]
+) -> None:
+    pool = contest.pool(len(GROUP.numbers))
+    twin = lives_through(pool, "heads", "hidden", "cell", edit=False)
+    held = lives_through(pool, *through, edit=False)
+    for name, values in twin.outcomes.items():
+        np.testing.assert_array_equal(held.outcomes[name], values, err_msg=name)
+
+
+def test_paths_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "kit.safetensors").touch()
+    ours = ["-p", "kit", "--policies-dir", str(tmp_path)]
+    steered = [*ours, "--directions", "d", "--edit", "collapse", "--direction", "a"]
+    options = intervene.parse([*steered, "--through", "cell"])
+    assert options.paths == ("cell",) and options.folder.name == "kit-collapse-a-through-cell"
+    for arguments, message in (
+        ([*steered, "--through", "head"], "--through names 'head': the paths are heads, hidden, cell"),
+        ([*steered, "--through", "cell,hidden,heads"], "--through names every path"),
+        ([*ours, "--edit", "clear", "--through", "cell"], "--edit clear is made between ticks"),
+        ([*steered, "--through", "cell", "--follow", "4"], "--follow does not go with --through"),
+        ([*steered, "--through", "cell", "--record", "all"], "--record does not go with --through"),
+    ):
+        assert_refuses(message, intervene.parse, arguments)

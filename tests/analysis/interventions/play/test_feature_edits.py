@@ -1,4 +1,4 @@
-"""Sparse features in the running game: exact strengths, planted causes, splicing and conditions on features."""
+"""Sparse features and erasers in the running game: exact strengths, planted causes, splicing, and what can be read."""
 
 from dataclasses import replace
 from functools import partial
@@ -15,9 +15,10 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.edit_options import RunOptions
-from analysis.interventions.edits.linear_readings import StateMoments
-from analysis.interventions.edits.state_edits import FeatureEdit, check_dictionary
+from analysis.interventions.edits.linear_readings import JointMoments, Reading, StateMoments, fitted_eraser
+from analysis.interventions.edits.state_edits import Eraser, FeatureEdit, check_dictionary
 from analysis.interventions.outputs import report_run
+from analysis.interventions.play.edited_play import PlayedGroup
 from analysis.interventions.play.experiment import (
     AT_ONCE_CONTROLS,
     ArmPlan,
@@ -30,20 +31,22 @@ from analysis.interventions.play.experiment import (
 )
 from analysis.interventions.play.intervention_run import play
 from analysis.runs.propagated_labels import rule_from
-from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from tests.command import assert_refuses
-from tests.driven import DRIVER, UNITS, lives_of
+from tests.driven import DRIVER, UNITS, drive, lives_of
+from tests.driven import played as played_group
 from tests.planted import planted_dump, write_planted
 from tests.planted_features import axes
 from tests.planted_run import labelled_run, saved_selection
+from tests.tiny_policies import tiny_entrant
 
 NORTH = "gain_total/Move.Direction/North"
 STATES = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
 
 
-def test_features_get_exact_strengths_and_the_rest_stays() -> None:
+def test_features_get_exact_strengths_and_only_a_poor_dictionary_changes_the_rest() -> None:
     dictionary = axes("lstm_cell", 6)
     edit = FeatureEdit(dictionary, (2, 3), 1.5)
     edited = edit.apply(STATES)
@@ -53,9 +56,6 @@ def test_features_get_exact_strengths_and_the_rest_stays() -> None:
     removed = FeatureEdit(dictionary, (2,)).apply(STATES)
     assert float(SparseCoder(dictionary).strengths(removed)[:, 2].abs().max()) == 0
     np.testing.assert_allclose(edit.axes() @ edit.axes().T, np.eye(2), atol=1e-6)
-
-
-def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does() -> None:
     torch.testing.assert_close(FeatureEdit(axes("lstm_cell", 6)).apply(STATES), STATES)
     poor = FeatureEdit(axes("lstm_cell", 6, k=1)).apply(STATES)
     assert float((poor != 0).sum(dim=1).max()) == 1
@@ -81,15 +81,6 @@ def test_features_are_edited_one_by_one() -> None:
 
 def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
     return lives_of(pool, Group(4, (0, 1)), plan).of_arm(plan.name)
-
-
-def test_a_planted_cause_moves_its_action(pool: PolicyPool) -> None:
-    features = FeatureEdit(axes("lstm_hidden", UNITS), (DRIVER,))
-    north = []
-    for strength in (0.0, 0.4, 0.9):
-        edited = lives(pool, ArmPlan("edit", 4, states=(replace(features, strength=strength),)))
-        north.append(float(np.nanmean(edited.outcomes[NORTH][edited.edited])))
-    assert north == sorted(north) and north[-1] - north[0] > 0.2
 
 
 def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
@@ -123,13 +114,6 @@ def test_only_while_the_memory_is_like_a_selection(pool: PolicyPool) -> None:
     assert np.isnan(result.outcomes.get("kl_total", np.array(np.nan))).all(), "no memory in play is like those"
 
 
-def test_selections_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    dump = write_planted(tmp_path / "dump", planted_dump(agents=2, episodes=1, ticks=20))
-    run = labelled_run(tmp_path / "run", dump, lambda records: 0 * records.tick, Subsample())
-    file, memory = saved_selection(tmp_path / "one.json", run), ("lstm_hidden", "lstm_cell")
-    assert_refuses("action_decoder is not part of the memory", selection_rule, file, memory, None)
-
-
 def test_doses_are_those_of_the_edit_that_steers() -> None:
     """Features that another edit of the same run takes out stay out."""
     dictionary = axes("lstm_cell", 6)
@@ -142,7 +126,7 @@ def test_doses_are_those_of_the_edit_that_steers() -> None:
     assert [item.strength for item in result] == [5, 0]  # type: ignore[union-attr]
 
 
-def test_dictionaries_that_do_not_fit_are_refused() -> None:
+def test_dictionaries_and_selections_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     dictionary = axes("lstm_cell", 6)
     check_dictionary(dictionary, {"lstm_cell": 6}, "kit", "1" * 64)
     message = r"features of lstm_cell, 6 units, of planted; kit has lstm_cell \(8\)"
@@ -151,6 +135,10 @@ def test_dictionaries_that_do_not_fit_are_refused() -> None:
     assert_refuses("was fitted to another policy", check_dictionary, other, {"lstm_cell": 6}, "kit", "1" * 64)
     outside, memory = axes("encoder_output", 6), ("lstm_hidden", "lstm_cell")
     assert_refuses("not part of the memory", feature_condition, "feature_3 > 0", outside, memory)
+    dump = write_planted(tmp_path / "dump", planted_dump(agents=2, episodes=1, ticks=20))
+    run = labelled_run(tmp_path / "run", dump, lambda records: 0 * records.tick, Subsample())
+    file = saved_selection(tmp_path / "one.json", run)
+    assert_refuses("action_decoder is not part of the memory", selection_rule, file, memory, None)
 
 
 @pytest.mark.slow
@@ -182,3 +170,84 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
     assert_refuses("it has feature_0 to feature_63", play, wrong, Workers(1))
     assert not wrong.folder.exists()
+
+
+CLOCK_UNITS = 16
+CLOCK, PENDULUM = 3, 5
+STEP = 0.05  # of the clock in a tick
+TWO_EPISODES = Group(4, (0, 1))
+READING = Reading("lstm_cell", ("tick",))
+IN, FORGET, CANDIDATE, OUT = range(4)
+
+
+@pytest.fixture(scope="module")
+def clock_pool(small_world, task, maps) -> PolicyPool:
+    """A policy built by hand: one unit of its cell counts ticks and drives the move to the north; one swings."""
+    env = replace(small_world, spawn_immunity=0, horizon=24)
+    entrant = tiny_entrant(env, task, maps, hidden_size=CLOCK_UNITS)
+    drive(entrant.policy, 5, Move=CLOCK)
+    with torch.no_grad():
+        memory = entrant.policy.lstm
+        input_weight, hidden_weight, input_bias, hidden_bias = memory.all_weights[0]
+        for place in (CLOCK, PENDULUM):
+            rows = torch.arange(4) * CLOCK_UNITS + place
+            for case in (input_weight, hidden_weight, input_bias, hidden_bias):
+                case[rows] = 0
+            input_bias[rows[[IN, OUT]]] = 20
+        input_bias[FORGET * CLOCK_UNITS + CLOCK] = 20
+        input_bias[CANDIDATE * CLOCK_UNITS + CLOCK] = float(np.arctanh(STEP))
+        input_bias[FORGET * CLOCK_UNITS + PENDULUM] = -20
+        input_bias[CANDIDATE * CLOCK_UNITS + PENDULUM] = 0.2
+        hidden_weight[CANDIDATE * CLOCK_UNITS + PENDULUM, PENDULUM] = -3
+    return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(len(TWO_EPISODES.numbers))
+
+
+def played(clock_pool: PolicyPool, **given: object) -> PlayedGroup:
+    return played_group(clock_pool, TWO_EPISODES, ArmPlan("edit", 8, **given))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def unedited(clock_pool: PolicyPool) -> JointMoments:
+    both = (READING, Reading("lstm_hidden", ("tick", "self_food")))
+    group = played(clock_pool, watched=("lstm_cell", "lstm_hidden"), readings=both)
+    food = both[1].of(group.moments[both[1].name])
+    np.testing.assert_array_equal(food.states.squares, group.moments["lstm_hidden"].squares)
+    assert food.r_squared()[0] > 0.9
+    clock = READING.of(group.moments[READING.name])
+    assert clock.sums.count > 300 and clock.r_squared() == pytest.approx([1], abs=1e-4)
+    return clock
+
+
+@pytest.fixture(scope="module")
+def eraser(unedited: JointMoments) -> Eraser:
+    return fitted_eraser(READING, unedited, "trained")
+
+
+def test_in_play_edited_cells_no_longer_tell_the_tick_but_other_units_swing_as_before(
+    clock_pool: PolicyPool, eraser: Eraser
+) -> None:
+    distant = replace(eraser, left=np.zeros((CLOCK_UNITS, 0)), right=np.zeros((0, CLOCK_UNITS)))  # erases nothing
+    groups = (played(clock_pool, states=(case,), readings=(READING,)) for case in (distant, eraser))
+    before, after = (np.diag(READING.of(group.moments[READING.name]).covariance) for group in groups)
+    assert before[CLOCK] > 0.2**2 and after[CLOCK] < 0.02**2 * before[CLOCK]
+    assert before[PENDULUM] > 0.5**2 and after[PENDULUM] == pytest.approx(before[PENDULUM], rel=0.1)
+
+
+@pytest.mark.parametrize("tick", [1, 8])
+def test_an_erased_clock_no_longer_drives_its_action(
+    clock_pool: PolicyPool, unedited: JointMoments, eraser: Eraser, tick: int
+) -> None:
+    """At every tick, the edited probability is that of the clock's mean; both are known by hand, up to the number of
+    other directions in which the agent can move."""
+    lives = LivesTable.of_rows(played(clock_pool, states=(eraser,), when=When(tick, tick + 1)).rows)
+    gains = lives.outcomes[NORTH][lives.edited]
+    gains = gains[np.isfinite(gains)]  # of those who lived to see the tick
+    mean, others = unedited.sums.mean[CLOCK], np.arange(5)
+    possible = np.append(north(mean, others) - north(STEP * (tick + 1), others), 0)  # nothing where the north is closed
+    assert np.abs(gains[:, None] - possible).min(axis=1).max() < 0.003
+    assert np.abs(gains).max() > 0.05
+
+
+def north(cell: float, others: np.ndarray) -> np.ndarray:
+    drive = np.exp(5 * np.tanh(cell))
+    return drive / (drive + others)

@@ -59,7 +59,7 @@ def again(options: RunOptions, folder: Path, **changed: object) -> RunOptions:
     return RunOptions(**{**vars(options), "output": folder, **changed})  # type: ignore[arg-type]
 
 
-def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
+def test_every_arm_plays_the_same_episodes_with_its_own_dose_and_donors(lives: LivesTable) -> None:
     arms = {name for name in lives.arm.tolist() if " at once" not in name}
     dosed = ("edit", "untrained, edit", "random direction 1", "random donor 1")
     once = {"unedited", "untrained, unedited", "no edit", "edited once", "untrained, edited once"}
@@ -70,28 +70,16 @@ def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
         mine = lives.of_arm(arm)
         for column in ("episode", "agent", "edited"):
             np.testing.assert_array_equal(getattr(mine, column), getattr(twin, column))
-
-
-def test_doses_differ_from_each_other_and_from_their_controls(lives: LivesTable) -> None:
     arms = ("edit, dose -2", "edit, dose +2")
     moved = {arm: np.nanmean(lives.of_arm(arm).outcomes["moved_total/first"]) for arm in arms}
     assert moved["edit, dose -2"] < moved["edit, dose +2"]
     assert np.nanmean(lives.of_arm("edit, dose +2").outcomes["kl_total"]) > 0
-
-
-def test_edits_with_donors_leave_shares(lives: LivesTable) -> None:
-    edited, twin = lives.of_arm("edit, dose +2"), lives.of_arm("unedited")
+    edited = lives.of_arm("edit, dose +2")
     for feature in ("self_row", "self_col"):
         share = edited.outcomes[f"follows_higher/{feature}/Move.Direction/North"]
         assert np.isfinite(share[edited.edited]).any() and np.isnan(share[~edited.edited]).all()
     within = edited.outcomes["within_data"][edited.edited]
     assert np.nanmin(within) > 0 and np.nanmax(within) < 1 + 1e-6 and np.isnan(twin.outcomes["within_data"]).all()
-
-
-def test_a_call_without_an_edit_changes_nothing(lives: LivesTable) -> None:
-    edited, twin = lives.of_arm("no edit"), lives.of_arm("unedited")
-    for name in ("ticks", "reward", "meals", "damage_dealt", "towards_food"):
-        np.testing.assert_array_equal(edited.outcomes[name], twin.outcomes[name])
 
 
 def test_replays_are_kept_of_the_first_episode_without_and_with_each_dose(
@@ -184,46 +172,33 @@ def test_the_report_says_what_happened_and_proves_its_files(
     assert_refuses("--resume", report_run, folder)
 
 
-TRANSPLANT = {"edit": "transplant", "donor": "self_food", "direction": None, "dose": None}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_a_folder_with_another_run_and_what_does_not_fit_are_refused_before_anything_is_made(
+    options: RunOptions, lives: LivesTable, tmp_path: Path
+) -> None:
+    for changed, message in (
         ({}, "already holds a run"), ({"resume": True, "dose": "-2,3"}, "other settings"),
         ({"resume": True, "episodes": 6}, "other settings"),
-    ],
-)  # fmt: skip
-def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, message: str) -> None:
-    assert_refuses(message, play, again(options, options.folder, **changed), Workers(1))
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+    ):  # fmt: skip
+        assert_refuses(message, play, again(options, options.folder, **changed), Workers(1))  # type: ignore[arg-type]
+    transplant = {"edit": "transplant", "donor": "self_food", "direction": None, "dose": None}
+    for given, message in (
         ({"direction": "fourth"}, "no direction 'fourth'"),
         ({"further": (EditOptions("collapse", "second,second"),)}, "named twice"),
         ({"further": (EditOptions("collapse", "second,first"),)}, "directions of several layers"),
         ({"further": (EditOptions("collapse", "second,double"),)}, "are not independent"),
-        ({"condition": "self_fodo < 3"}, "self_food"),
-        ({"policy": "take"}, "has no memory"),
+        ({"condition": "self_fodo < 3"}, "self_food"), ({"policy": "take"}, "has no memory"),
         ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
         ({"further": (EditOptions("erase", variable="tick,self_fod"),)}, "self_fod.*did you mean self_food"),
         ({"further": (EditOptions("erase", variable="tick", layer="lstm_cell_1"),)}, "has one LSTM layer"),
-        ({"policy": "take", "further": (), **TRANSPLANT}, "has no memory"),
+        ({"policy": "take", "further": (), **transplant}, "has no memory"),
         ({"further": (EditOptions("transplant", donor="self_fod"),)}, "did you mean self_food"),
         ({"further": (EditOptions("transplant", donor="tick"),)}, "same tick"),
         ({"embeddings": "tasks.safetensors"}, "reads no file of task embeddings"),
-        ({"share": 1.0}, "no donor is left"),
-        ({"share": 0.99}, "no donor is left"),
-    ],
-)
-def test_what_does_not_fit_is_refused_before_anything_is_made(
-    options: RunOptions, tmp_path: Path, changed: dict, message: str
-) -> None:
-    other = again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed})
-    assert_refuses(message, play, other, Workers(1))
-    assert not any(tmp_path.iterdir()), "neither a run nor maps"
+        ({"share": 1.0}, "no donor is left"), ({"share": 0.99}, "no donor is left"),
+    ):  # fmt: skip
+        other = again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **given})  # type: ignore[dict-item]
+        assert_refuses(message, play, other, Workers(1))
+        assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
 def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOptions, tmp_path: Path) -> None:
@@ -249,14 +224,13 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
     assert (both.folder / "ranking.png").exists() and not (both.folder / "effects.png").exists()
 
 
-def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
+def test_a_variable_that_never_varies_and_directions_of_another_size_are_refused(
+    options: RunOptions, tmp_path: Path
+) -> None:
     erase = {"edit": "erase", "direction": None, "dose": None, "further": (), "directions": None, "episodes": 2}
     other = again(options, tmp_path / "run", variable="self_npc_type", **erase)
     assert_refuses("self_npc_type: it has the same value in all", play, other, Workers(1))
     assert not (tmp_path / "run").exists()
-
-
-def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
     small = tmp_path / "small.safetensors"
     write_directions(small, (unit(0, 8, "first"), unit(1, 8, "second"), unit(2, 8, "third")))
     assert_refuses("8 weights", play, again(options, tmp_path / "run", directions=small), Workers(1))

@@ -124,7 +124,9 @@ def run_folder(contest: Contest, pool: PolicyPool, tmp_path_factory) -> Path:
     return folder
 
 
-def test_dumps_can_be_read_and_say_what_they_are(run_folder: Path) -> None:
+def test_dumps_can_be_read_and_say_what_they_are_and_are_not_made_without_layers(
+    run_folder: Path, contest: Contest, tmp_path: Path
+) -> None:
     for arm, is_edited in ((TWIN, False), (EDIT, True)):
         folder = dump_folder(run_folder, arm)
         metadata, records = read_metadata(folder), read_dump(folder)
@@ -135,6 +137,9 @@ def test_dumps_can_be_read_and_say_what_they_are(run_folder: Path) -> None:
         assert len({*zip(records.episode[drawn].tolist(), records.agent_id[drawn].tolist(), strict=True)}) == 4 * 4
         assert edited.any() == is_edited and not edited[~drawn].any()
     assert {path.name for path in (run_folder / "dumps").iterdir()} == {"unedited", "edit_dose_-0.9"}
+    with RecordedArms(tmp_path, contest, ARMS, replace(PLAN, layers=())) as dumps:
+        assert dumps.folders == [] and dumps.hold(EDIT, GROUPS[0]) and dumps.layers_of(EDIT) == ()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("stop_after", [26, 52])
@@ -156,9 +161,3 @@ def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: Po
             if isinstance(output, Batch | Finished):
                 dumps.take(EDIT.name, output)
     assert contents(run_folder) == before
-
-
-def test_without_layers_nothing_is_recorded(contest: Contest, tmp_path: Path) -> None:
-    with RecordedArms(tmp_path, contest, ARMS, replace(PLAN, layers=())) as dumps:
-        assert dumps.folders == [] and dumps.hold(EDIT, GROUPS[0]) and dumps.layers_of(EDIT) == ()
-    assert not list(tmp_path.iterdir())
