@@ -95,7 +95,7 @@ def assert_the_list_is_in_view(page, size: tuple[int, int]) -> None:
     assert page.evaluate("window.scrollY") == 0
 
 
-def test_clusters_are_called_and_coloured_as_planted(page) -> None:
+def test_clusters_are_called_and_coloured_as_planted_and_views_can_be_drawn_in_any_room(page) -> None:
     items = page.locator("#cluster-list li").all_inner_texts()
     assert len(items) == page.planted
     for number in {0, page.planted // 2, page.planted - 1}:
@@ -106,6 +106,20 @@ def test_clusters_are_called_and_coloured_as_planted(page) -> None:
     assert page.evaluate("explorer.selection") == list(range(last, page.evaluate("explorer.count"), page.planted))
     shown = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent).clusters")
     assert [item["colour"] for item in shown] == [cluster_colour(number) for number in range(page.planted)]
+    for room in (-20, 0, 3, 300):  # as in a hidden panel: no circle may have a negative radius
+        width = page.evaluate(
+            """(room) => {
+              const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
+              const canvas = document.createElement("canvas");
+              const other = { id: 1, health: 9, down: 3, right: 2, kind: 0, attacked: true };
+              drawView(canvas, { facts, view: () => new Uint8Array(225), others: () => [other] }, 0, room);
+              return parseFloat(canvas.style.width);
+            }""",
+            room,
+        )
+        assert width == max(60, room)
+    shown = page.evaluate("[3e-15, 0.00099, 0.001, 0.25, 1, NaN].map(probability)")
+    assert shown == ["<0.001", "<0.001", "0.001", "0.250", "1.000", "n/a"]
 
 
 def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: RecordedPolicy, tmp_path: Path) -> None:
@@ -129,21 +143,3 @@ def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: Recor
             assert page.locator("#plot .annotation").count() == 0
         page.get_by_label("Colour by").select_option("cluster")
         assert not page.locator("#groups").is_visible()
-
-
-def test_views_can_be_drawn_in_any_room_and_small_p_values_are_not_spelled_out(page) -> None:
-    """A size of zero, as in a hidden panel, must not give a circle a negative radius."""
-    for room in (-20, 0, 3, 300):
-        width = page.evaluate(
-            """(room) => {
-              const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
-              const canvas = document.createElement("canvas");
-              const other = { id: 1, health: 9, down: 3, right: 2, kind: 0, attacked: true };
-              drawView(canvas, { facts, view: () => new Uint8Array(225), others: () => [other] }, 0, room);
-              return parseFloat(canvas.style.width);
-            }""",
-            room,
-        )
-        assert width == max(60, room)
-    shown = page.evaluate("[3e-15, 0.00099, 0.001, 0.25, 1, NaN].map(probability)")
-    assert shown == ["<0.001", "<0.001", "0.001", "0.250", "1.000", "n/a"]

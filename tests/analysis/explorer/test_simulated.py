@@ -1,4 +1,4 @@
-"""Simulated lives in the explorer: each stands beside the recorded ticks that it goes on from."""
+"""Simulated lives in the explorer stand beside the recorded ticks that they go on from; behaviours by vote."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,15 +12,22 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import STARTS, TILE_COLUMNS
 from analysis.explorer.content import Explored, is_simulated, read_simulated
+from analysis.explorer.behaviours import has_behaviour, trajectories, trajectory_plane, voted
+from analysis.explorer.content import Explored
 from analysis.explorer.page.page import explorer_page
 from analysis.explorer.tracks import open_further, read_further
 from analysis.features.observed import Observed
+from analysis.labels import NOISE
 from analysis.position import POSITION_COLUMNS, positions
+from analysis.runs.propagated_labels import rule_from
+from analysis.runs.saliency_maps import read_saliency
 from tests.analysis.explorer.conftest import READY, content_of, quiet
 from tests.browser import opened, settle, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
+from tests.planted_dynamics import planted_saliency_run
 from tests.planted_interventions import unit
 from tests.planted_run import planted_run
+from tests.recorded import Recording
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
 
@@ -71,7 +78,9 @@ def starts_of(dump: Path) -> np.ndarray:
     return np.array(described[STARTS])
 
 
-def test_lives_go_on_from_the_ticks_that_they_say(content: Explored, simulated: list[Path]) -> None:
+def test_lives_go_on_from_the_ticks_that_they_say_and_runs_say_the_same_of_them(
+    content: Explored, simulated: list[Path], run: Path, features_dump: RecordedFeatures, sparse_run: Path
+) -> None:
     recorded = content.seen.records
     for dump, lives in zip(simulated, content.simulated, strict=True):
         starts, records = starts_of(dump), read_dump(dump, layers=[])
@@ -82,11 +91,6 @@ def test_lives_go_on_from_the_ticks_that_they_say(content: Explored, simulated: 
         np.testing.assert_array_equal(ticks, starts[slots])
         np.testing.assert_array_equal(lives.seen.records.tile[first], recorded.tile[lives.begins], "the scene there")
         assert lives.behind[first].max() == 0 and lives.behind.max() == lives.timeline.lives.lengths.max() - 1
-
-
-def test_what_runs_say_of_ticks_they_say_of_simulated_ones(
-    content: Explored, run: Path, simulated: list[Path], features_dump: RecordedFeatures, sparse_run: Path
-) -> None:
     label, own = content.tick_labels
     states = [read_dump(dump, columns=[]).activations["action_decoder"] for dump in simulated]
     wanted = content.labels.rule.labels_of(np.concatenate(states))
@@ -256,3 +260,36 @@ def test_lives_that_do_not_belong_here_are_refused(
     few = read_simulated(simulated[0], features_dump.dump, records, 2 * TICKS, lambda _: None)
     assert len(few.begins) == 2
     assert not (tmp_path / "e.html").exists()
+
+
+def test_behaviours_follow_the_nearest_labelled_trajectories_and_few_lie_along_components() -> None:
+    z = np.arange(10, dtype=np.float32)[:, None] ** 2
+    assert trajectories(z)[8].tolist() == [64, 64 - 36, 64 - 16, 64 - 4], "the state and its changes"
+    assert trajectories(z)[0].tolist() == [0, 0, 0, 0]
+    assert has_behaviour(8).tolist() == [False] * 6 + [True] * 2
+    random = np.random.default_rng(0)
+    label = np.repeat([0, 1, 2], 60)
+    points = (10 * np.eye(3)[label] + random.normal(0, 0.5, (180, 3))).astype(np.float32)
+    rule = rule_from(points, label, np.arange(180) % 6)
+    asked = (10 * np.eye(3)[[2, 0, 1, 1, 0]] - rule.mean) @ rule.components.T
+    assert voted(rule, asked, np.array([True, True, True, True, False])).tolist() == [2, 0, 1, 1, NOISE]
+    state = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert np.array_equal(trajectory_plane(state, seed=0), state[:, :2])
+    assert trajectory_plane(state[:, :1], seed=0).tolist() == [[0, 0], [3, 0], [6, 0], [9, 0]]
+
+
+@pytest.mark.slow
+def test_trajectories_that_are_alike_lie_together() -> None:
+    random = np.random.default_rng(1)
+    label = np.arange(60) % 2
+    place = trajectory_plane((random.normal(0, 1, (60, 5)) + 30 * label[:, None]).astype(np.float32), seed=0)
+    centres = np.stack([place[label == case].mean(axis=0) for case in (0, 1)])
+    nearest = np.linalg.norm(place[:, None] - centres, axis=2).argmin(axis=1)
+    assert (nearest == label).all()
+
+
+def test_maps_that_an_older_version_checked_are_marked(recording: Recording, tmp_path: Path) -> None:
+    now = read_saliency(planted_saliency_run(tmp_path / "now", recording.dump))
+    before = read_saliency(planted_saliency_run(tmp_path / "before", recording.dump, {"failures": []}))
+    (message,) = before.failures
+    assert now.failures == () and message == "an older version checked them, too leniently: run saliency.py again"

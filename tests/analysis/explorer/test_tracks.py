@@ -116,12 +116,11 @@ def mapped_places(dump: Path) -> dict[str, np.ndarray]:
 
 def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
     """Write maps of one tick a sample, and of the tick before it, as saliency.py does; a check of them failed."""
-    rng = np.random.default_rng(1)
-    widths = {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
-    maps = {name: rng.standard_normal((MAPPED, 2, width)) for name, width in widths.items()}
     value = np.ones(MAPPED)
     value[0] = np.nan  # in the last of these ticks in the dump an option was illegal
-    run.save_arrays("maps.npz", **places, **maps, sample=np.arange(MAPPED), value=value, task=np.ones((MAPPED, 2)))
+    run.save_arrays(
+        "maps.npz", **places, **planted_maps(), sample=np.arange(MAPPED), value=value, task=np.ones((MAPPED, 2))
+    )
     run.save_json("sanity.json", {"failures": ["it does not beat nearest first"], "checks": {}})
 
 
@@ -129,52 +128,39 @@ def further_of(paths: list[Path], content: Explored, most: int) -> Further:
     return read_further(open_further(content.run.clusters.path, content.run.dump, paths, []), content, most, quiet)
 
 
-def planted_tiles() -> np.ndarray:
-    """Attributions of the mapped ticks' own tiles, in the order of the dump, (MAPPED, 225)."""
-    return np.random.default_rng(1).standard_normal((MAPPED, 2, 225))[::-1, -1]
+def planted_maps() -> dict[str, np.ndarray]:
+    """Attributions of two ticks of each sample; samples are those of the mapped ticks from the last to the first."""
+    rng, widths = np.random.default_rng(1), {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
+    return {name: rng.standard_normal((MAPPED, 2, width)) for name, width in widths.items()}
 
 
-def test_maps_lie_over_the_ticks_that_they_are_of(results: Path, content: Explored, analysed: Analysed) -> None:
-    (overlay,) = further_of([results / "mapped"], content, MOST).overlays
-    own = {name: place[overlay.ticks] for name, place in places_of(content.seen.records).items()}
-    there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
-    assert len(overlay.ticks) == MAPPED - 1, "where it is defined"
-    assert overlay.tiles == pytest.approx(planted_tiles()[places_among(own, there)], rel=1e-6)
-
-
-def planted_entities() -> np.ndarray:
-    """Attributions of the first three entities of the mapped ticks, in the order of the dump, (MAPPED, 3)."""
-    rng = np.random.default_rng(1)
-    rng.standard_normal((MAPPED, 2, 225))
-    return rng.standard_normal((MAPPED, 2, 3))[::-1, -1]
-
-
-def test_maps_say_what_others_in_view_raise_and_which_parts_count(
+def test_maps_lie_over_the_ticks_that_they_are_of_and_say_what_others_in_view_raise(
     results: Path, content: Explored, analysed: Analysed
 ) -> None:
     (overlay,) = further_of([results / "mapped"], content, MOST).overlays
     seen = content.seen
+    own = {name: place[overlay.ticks] for name, place in places_of(seen.records).items()}
+    there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
+    rows, maps = places_among(own, there), {name: item[::-1, -1] for name, item in planted_maps().items()}
+    assert len(overlay.ticks) == MAPPED - 1, "where it is defined"
+    assert overlay.tiles == pytest.approx(maps["tiles"][rows], rel=1e-6)
+    assert overlay.parts.sum(axis=1) == pytest.approx(1)
     wanted = []
-    for i, tick in enumerate(overlay.ticks.tolist()):
+    for row, tick in zip(rows, overlay.ticks.tolist(), strict=True):
         first, last = seen.records.entity.offsets[tick : tick + 2]
         others = ~seen.is_self[first:last] & (seen.distance[first:last] <= 7)
-        own = {name: place[[tick]] for name, place in places_of(seen.records).items()}
-        there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
-        row = int(places_among(own, there)[0])
-        wanted += [planted_entities()[row, min(number, 2)] for number in np.flatnonzero(others)]
-        assert overlay.parts[i].sum() == pytest.approx(1)
+        wanted += [maps["entities"][row, min(number, 2)] for number in np.flatnonzero(others)]
     assert len(wanted) and overlay.entities == pytest.approx(wanted, rel=1e-6)
 
 
-def test_clusters_are_carried_to_every_tick(results: Path, content: Explored) -> None:
+def test_clusters_are_carried_to_every_tick_and_points_that_an_embedding_lacks_have_no_place(
+    results: Path, content: Explored
+) -> None:
     (track,) = further_of([results / "again"], content, MOST).tracks
     assert (track.run, track.name) == ("again", "cluster of again")
     assert np.array_equal(track.values, content.tick_labels[0])
     assert [cluster["label"] for cluster in track.clusters] == content.run.clusters.clusters
     assert track.plane is not None and np.array_equal(track.plane, content.run.embedding[content.rows])
-
-
-def test_points_that_another_embedding_lacks_have_no_place_in_it(results: Path, content: Explored) -> None:
     run = read_run(results / "again", content.run.dump)
     kept = np.arange(len(run.clusters.label)) % 3 > 0
     places = {name: values[kept] for name, values in run.clusters.places.items()}
@@ -186,18 +172,15 @@ def test_points_that_another_embedding_lacks_have_no_place_in_it(results: Path, 
     assert plane_of(replace(fewer, clusters=replace(run.clusters, places=none)), content) is None
 
 
-def test_directions_are_read_out_at_every_tick(results: Path, content: Explored, states: np.ndarray) -> None:
+def test_directions_and_the_features_that_vary_most_are_read_out_at_every_tick(
+    results: Path, content: Explored, states: np.ndarray
+) -> None:
     tracks = further_of([results / "probed"], content, MOST).tracks
     weights = np.random.default_rng(0).standard_normal((MOST + 2, states.shape[1])).astype(np.float32)
     assert [track.name for track in tracks] == ["d_0", "d_1", "d_2", "d_3"], "the first ones"
     assert tracks[0].unit == "points" and not tracks[0].clusters
     for track, weight in zip(tracks, weights, strict=False):
         assert track.values == pytest.approx(states @ weight.astype(np.float64) + 0.5, rel=1e-5, abs=1e-5)
-
-
-def test_the_features_that_vary_most_are_shown_with_their_strengths(
-    results: Path, content: Explored, states: np.ndarray
-) -> None:
     coder = SparseCoder(read_dictionary(results / "sparse" / "topk.safetensors"))
     strengths = coder.strengths(torch.from_numpy(states)).numpy()
     tracks = further_of([results / "sparse"], content, MOST).tracks
@@ -246,18 +229,14 @@ def test_a_run_that_moves_brings_its_behaviours_components_and_matrices(
     assert one.tables["r"].shape == (*dynamics.r.shape[:2], 1, 1), "of the components in the page"
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
+def test_runs_that_cannot_be_shown_are_refused(
+    results: Path, content: Explored, analysed: Analysed, tmp_path: Path
+) -> None:
+    for name, reason in (
         ("empty", "says nothing of single ticks"), ("foreign", "was not made from"), ("baselines", "no autoencoder"),
         ("elsewhere", "no map of this page's lives"),
-    ],
-)  # fmt: skip
-def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored, name: str, reason: str) -> None:
-    assert_refuses(reason, further_of, [results / name], content, MOST)
-
-
-def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analysed, tmp_path: Path) -> None:
+    ):  # fmt: skip
+        assert_refuses(reason, further_of, [results / name], content, MOST)
     page = tmp_path / "page.html"
     dumped = ("--dump", analysed.dump, "-o", page)
     assert_refused(run_here("explore.py", analysed.run, analysed.run, *dumped), "give each once")
@@ -400,7 +379,7 @@ def cell(page, later: int, earlier: int) -> tuple[float, float]:
     return box["x"] + EDGE + (earlier + 0.2) * size, box["y"] + (later + 0.2) * size
 
 
-def test_matrices_say_what_moves_what_and_a_component_that_is_pointed_at_what_it_moves(
+def test_matrices_say_what_moves_what_and_follow_the_open_tick_and_a_clicked_component_stays(
     page, content: Explored, dynamics_run: Path
 ) -> None:
     dynamics = read_dynamics(dynamics_run, content.run.dump)
@@ -416,8 +395,8 @@ def test_matrices_say_what_moves_what_and_a_component_that_is_pointed_at_what_it
     box = page.locator("#jacobians").bounding_box()
     places = [cell(page, entry["later"], entry["earlier"]) for entry in shown["entries"]]
     inside = [[x - box["x"], y - box["y"]] for x, y in places]
-    colours = page.locator("#jacobians").evaluate(RED_LESS_BLUE, inside)
-    assert np.sign(colours).tolist() == [np.sign(entry["effect"]) for entry in shown["entries"]]
+    colours = np.array(page.locator("#jacobians").evaluate(COLOURS, inside), float)
+    assert np.sign(colours[:, 0] - colours[:, 2]).tolist() == [np.sign(entry["effect"]) for entry in shown["entries"]]
     page.mouse.move(*cell(page, 1, 0))
     effect = f"{dynamics.jacobian[1, 1, 1, 0]:+.2f}".replace("-", "−")
     text = page.inner_text("#matrix-text")
@@ -427,9 +406,6 @@ def test_matrices_say_what_moves_what_and_a_component_that_is_pointed_at_what_it
     page.locator("#lag").fill("0")
     assert page.evaluate("explorer.motion.lag") == 0
     page.locator("#lag").fill("1")
-
-
-def test_a_component_that_is_clicked_stays_and_can_be_the_colour(page) -> None:
     page.mouse.click(*cell(page, 0, 1))
     assert page.inner_text("#component-name") == "ic_1 (kept)"
     page.mouse.move(*cell(page, 1, 0))
@@ -440,9 +416,6 @@ def test_a_component_that_is_clicked_stays_and_can_be_the_colour(page) -> None:
     page.locator("#colour-component").click()
     assert page.locator("#colour-by option:checked").inner_text() == "ic_2"
     page.select_option("#colour-by", label="cluster")
-
-
-def test_matrices_follow_the_behaviour_of_the_open_tick(page, content: Explored, dynamics_run: Path) -> None:
     page.select_option("#of-behaviour", "follow")
     places = read_dynamics(dynamics_run, content.run.dump).behaviours.places
     agent, episode, tick = (int(places[name][3]) for name in ("agent_id", "episode", "tick"))
@@ -509,24 +482,17 @@ def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: E
     assert page.evaluate("document.querySelector('header').scrollWidth") <= 1280, "both lists fit beside the rest"
 
 
-RED_LESS_BLUE = """(canvas, places) => {
-  const ratio = window.devicePixelRatio, { width, height } = canvas;
-  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+COLOURS = """(canvas, places) => {
+  const { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const ratio = width / canvas.getBoundingClientRect().width;
   return places.map(([x, y]) => {
     const at = 4 * (Math.floor(y * ratio) * width + Math.floor(x * ratio));
-    return data[at] - data[at + 2];
+    return Array.from(data.subarray(at, at + 4));
   });
 }"""
+"""The colours of a canvas at places in CSS pixels."""
 EDGE = 26
 """CSS pixels beside a matrix, for numbers."""
-PIXELS = """(canvas) => {
-  const { width, height } = canvas, side = 15, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-  return Array.from({ length: side * side }, (_, tile) => {
-    const [down, right] = [Math.floor(tile / side), tile % side].map((at) => Math.floor((at + 0.15) * width / side));
-    return Array.from(data.subarray(4 * (down * width + right), 4 * (down * width + right) + 4));
-  });
-}"""
-"""The colour near the upper left corner of each tile of a view, where no mark is."""
 
 
 def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored) -> None:
@@ -539,25 +505,22 @@ def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored)
     assert view.locator(".failed").inner_text() == "map, not to be trusted"
     meaning = view.locator(".failed").get_attribute("title")
     assert meaning.startswith("value: red raises it") and "nearest first" in meaning
-    over = np.array(view.locator("canvas").evaluate(PIXELS), float)
+    size = view.locator("canvas").bounding_box()["width"] / 15
+    tiles = [[(column + 0.15) * size, (row + 0.15) * size] for row in range(15) for column in range(15)]  # beside marks
+    over = np.array(view.locator("canvas").evaluate(COLOURS, tiles), float)
     page.select_option("#overlay", label="none")
     until(page, "!document.querySelector('#life-views .card.now').innerText.includes('map')")
-    plain = np.array(page.locator("#life-views .card.now canvas").evaluate(PIXELS), float)
+    plain = np.array(page.locator("#life-views .card.now canvas").evaluate(COLOURS, tiles), float)
     assert "map=none" in page.evaluate("location.hash")
-    order = mapped_order(content, opened_tick)
+    records = read_dump(content.run.dump, layers=[], columns=[])
+    is_it = records.tick == opened_tick["tick"]
+    is_it &= (records.agent_id == opened_tick["agent"]) & (records.episode == opened_tick["episode"])
+    order = planted_maps()["tiles"][::-1, -1][is_it[:MAPPED].argmax()]
     strong = np.abs(order) > 0.4 * np.abs(order).max()
     redder = (over - plain)[:, 0] - (over - plain)[:, 2]  # red gained, less blue gained
     assert (np.sign(redder[strong]) == np.sign(order[strong])).mean() > 0.9
     page.select_option("#overlay", label="mapped")
     until(page, "document.querySelector('#life-views .card.now').innerText.includes('map')")
-
-
-def mapped_order(content: Explored, shown: dict) -> np.ndarray:
-    """The planted map of a tick of the page, (225,)."""
-    records = read_dump(content.run.dump, layers=[], columns=[])
-    is_it = records.tick == shown["tick"]
-    is_it &= (records.agent_id == shown["agent"]) & (records.episode == shown["episode"])
-    return planted_tiles()[is_it[:MAPPED].argmax()]
 
 
 def test_panes_are_put_away_and_keys_go_through_the_life(page) -> None:
@@ -607,30 +570,25 @@ def test_the_world_shows_everyone_of_the_page_and_opens_the_life_that_is_clicked
     assert (shown["tick"], shown["row"], shown["col"]) == (tick, row, col)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "arm", "words", "directions"),
-    [
-        ({"edit": "clear", "from_tick": 0, "until_tick": None}, {}, "clear the memory", ()),
-        ({"edit": "erase", "variable": "tick", "from_tick": 5}, {}, "erase tick, from tick 5", ()),
-        (
-            {"edit": "swap", "origin": "ic_3", "target": "ic_5", "from_tick": 2, "until_tick": 6}, {},
-            "swap ic_3, ic_5, in ticks 2 to 5", ("ic_3", "ic_5"),
-        ),
-        (
-            {"edit": "collapse", "direction": "a,b", "until_tick": 9}, {"direction": "b"},
-            "collapse b, in ticks 0 to 8", ("b",),
-        ),
-        (
-            {"edit": "interchange", "direction": "a", "donor": "self_food", "further": [{"edit": "clear"}]}, {},
-            "interchange a and clear the memory, donors by self_food", ("a",),
-        ),
-        ({"edit": "steer", "direction": "a"}, {"dose": -1.5}, "steer a, dose -1.5", ("a",)),
-    ],
-)  # fmt: skip
-def test_an_edit_is_said_in_words(
-    tmp_path, arguments: dict[str, Any], arm: dict[str, Any], words: str, directions: tuple[str, ...]
-) -> None:
-    with RunFolder(tmp_path / "run", {"input": {"policy": "1" * 64}, "arguments": arguments}) as run:
-        run.save_json("effects.json", {"episodes": 2, "arms": [ARM | arm], "effects": [], "at_once": []})
-    (edit,) = read_edits(open_finished(tmp_path / "run"), "1" * 64)
-    assert (edit.edit, edit.directions, edit.tested) == (words, directions, 0)
+EDITS_IN_WORDS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    "clear the memory": ({"edit": "clear", "from_tick": 0, "until_tick": None}, {}, ()),
+    "erase tick, from tick 5": ({"edit": "erase", "variable": "tick", "from_tick": 5}, {}, ()),
+    "swap ic_3, ic_5, in ticks 2 to 5": (
+        {"edit": "swap", "origin": "ic_3", "target": "ic_5", "from_tick": 2, "until_tick": 6}, {}, ("ic_3", "ic_5"),
+    ),
+    "collapse b, in ticks 0 to 8": (
+        {"edit": "collapse", "direction": "a,b", "until_tick": 9}, {"direction": "b"}, ("b",)
+    ),
+    "interchange a and clear the memory, donors by self_food": (
+        {"edit": "interchange", "direction": "a", "donor": "self_food", "further": [{"edit": "clear"}]}, {}, ("a",),
+    ),
+    "steer a, dose -1.5": ({"edit": "steer", "direction": "a"}, {"dose": -1.5}, ("a",)),
+}  # fmt: skip
+
+
+def test_an_edit_is_said_in_words(tmp_path: Path) -> None:
+    for words, (arguments, arm, directions) in EDITS_IN_WORDS.items():
+        with RunFolder(tmp_path / words, {"input": {"policy": "1" * 64}, "arguments": arguments}) as run:
+            run.save_json("effects.json", {"episodes": 2, "arms": [ARM | arm], "effects": [], "at_once": []})
+        (edit,) = read_edits(open_finished(tmp_path / words), "1" * 64)
+        assert (edit.edit, edit.directions, edit.tested) == (words, directions, 0)

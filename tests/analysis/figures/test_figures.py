@@ -53,12 +53,8 @@ CASES = {
     "only noise": np.full(RECORDS, -1),
 }  # fmt: skip
 SIXTEEN_FEATURES = EXTENDED_FEATURES[:16]
-HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_decoder"
-
-
-@pytest.fixture(params=list(CASES), ids=list(CASES))
-def labels(request: pytest.FixtureRequest) -> np.ndarray:
-    return largest_first(CASES[request.param])
+LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7"
+HEADING = f"{LONG}, action_decoder"
 
 
 def texts(figure: Figure) -> list[str]:
@@ -92,7 +88,9 @@ def plane(labels: np.ndarray) -> Projection:
     return Projection("umap", points, ("UMAP 1", "UMAP 2"))
 
 
-def test_plane_scatter(labels: np.ndarray) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_plane_scatter(case: str) -> None:
+    labels = largest_first(CASES[case])
     written = texts(plane_scatter(plane(labels), labels, HEADING, "the UMAP plane"))
     clusters = labels.max() + 1
     numbers = [text for text in written if text.isdigit()]
@@ -189,7 +187,7 @@ def component_report() -> tuple[ComponentReport, np.ndarray, Dataset]:
     return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores, data
 
 
-def test_pca_feature_correlations() -> None:
+def test_pca_feature_correlations_and_profiles() -> None:
     report, *_ = component_report()
     written = texts(pca_feature_correlations(report, HEADING))
     assert set(FEATURE_NAMES) <= set(written)
@@ -199,9 +197,6 @@ def test_pca_feature_correlations() -> None:
     assert f"{report.r2[0, 0]:.2f}" in written
     lines = report.as_text().splitlines()
     assert sum("never changes" in line and "n/a" in line for line in lines) == 1 and "nan" not in report.as_text()
-
-
-def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     rng = np.random.default_rng(0)
     report = ComponentReport(
         FEATURE_NAMES, np.arange(14), (), np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)),
@@ -209,9 +204,6 @@ def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     )  # fmt: skip
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
-
-
-def test_pca_feature_profiles() -> None:
     report, scores, data = component_report()
     written = texts(pca_feature_profiles(report, scores, data))
     drawn = [text for text in written if text.startswith("PC ")]
@@ -222,7 +214,7 @@ def test_pca_feature_profiles() -> None:
     assert any("always 7" in text for text in written)
 
 
-def test_crowded_points_become_cells_of_the_commonest_cluster() -> None:
+def test_crowded_points_become_cells_of_the_commonest_cluster_and_values_means_of_cells() -> None:
     """Two clusters overlap in the middle, where one has twice as many points; noise covers everything."""
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0], [10, 0], [5, 5], [5, 5]])
@@ -238,6 +230,14 @@ def test_crowded_points_become_cells_of_the_commonest_cluster() -> None:
         np.testing.assert_allclose(pixel(image, place)[:3], to_rgb(cluster_colour(cluster)), atol=0.01)
         assert pixel(image, place)[3] > 0.8
     assert pixel(image, (0.0, 5.0))[3] == 0
+    points = np.repeat([[0.0, 0], [1, 0], [1, 1]], 20_000, axis=0)
+    values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
+    colours, extend, limits = draw_values(panel, points, values)
+    assert (extend, limits) == ("both", "1st to 99th percentile")
+    assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
+    for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
+        np.testing.assert_allclose(pixel(image, place)[:3], colours.to_rgba(mean)[:3], atol=0.02)
+    assert pixel(image, (0, 1))[3] == 0
 
 
 def test_a_crowded_plane_is_drawn_whole_and_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
@@ -249,20 +249,6 @@ def test_a_crowded_plane_is_drawn_whole_and_without_a_word(caplog: pytest.LogCap
     assert axes.images and caplog.records == []
     for (low, high), side in ((axes.get_xlim(), points[:, 0]), (axes.get_ylim(), points[:, 1])):
         assert low < side.min() and high > side.max()
-
-
-def test_crowded_values_become_means_of_cells() -> None:
-    points = np.repeat([[0.0, 0], [1, 0], [1, 1]], 20_000, axis=0)
-    values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
-    figure = new_figure(3, 3)
-    panel = PointsPanel(figure.add_subplot(), 3, 3)
-    colours, extend, limits = draw_values(panel, points, values)
-    assert (extend, limits) == ("both", "1st to 99th percentile")
-    (image,) = panel.axes.images
-    assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
-    for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
-        np.testing.assert_allclose(pixel(image, place)[:3], colours.to_rgba(mean)[:3], atol=0.02)
-    assert pixel(image, (0, 1))[3] == 0
 
 
 def pixel(image: AxesImage, place: tuple[float, float] | np.ndarray) -> np.ndarray:
@@ -291,21 +277,26 @@ def test_values_are_coloured_from_dark_to_light_and_outliers_are_announced() -> 
     assert rare == ["neither", "lowest to highest"]
 
 
-def test_long_names_are_wrapped_where_they_may_be() -> None:
+def test_long_names_are_wrapped_where_they_may_be_and_clusters_and_categories_look_different() -> None:
     name = "_".join(["policy"] * 40) + "$"
     lines = title(name, "what it is", 30).split("\n")
     assert all(len(line) <= 31 for line in lines) and lines[-1] == "what it is"
     assert "".join(lines[:-1]) == name.replace("$", r"\$") and all(line.endswith("_") for line in lines[:-2])
     assert title("a_name", "short text", 30) == "a_name\nshort text"
+    assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80
+    assert len({category_colour(place) for place in range(len(CATEGORIES))}) == len(CATEGORIES)
+    lab = [_lab(cluster_colour(cluster)) for cluster in range(24)]
+    apart = [np.linalg.norm(one - other) for one, other in itertools.combinations([*lab, _lab(NOISE_COLOUR)], 2)]
+    assert min(apart) > 10
 
 
-@pytest.mark.parametrize("values", [np.zeros(9_000), np.arange(9_000) % 2, np.r_[np.zeros(8_999), 1e9]])
-def test_points_of_few_or_wild_values_can_be_drawn(values: np.ndarray) -> None:
-    points = np.stack([values, np.zeros(9_000)], axis=1)
-    for room in (1.0, 9.0):
-        figure = new_figure(3, 3)
-        draw_clusters(PointsPanel(figure.add_subplot(), room, room), points, np.arange(9_000) % 3 - 1)
-        texts(figure)
+def test_points_of_few_or_wild_values_can_be_drawn() -> None:
+    for values in (np.zeros(9_000), np.arange(9_000) % 2, np.r_[np.zeros(8_999), 1e9]):
+        points = np.stack([values, np.zeros(9_000)], axis=1)
+        for room in (1.0, 9.0):
+            figure = new_figure(3, 3)
+            draw_clusters(PointsPanel(figure.add_subplot(), room, room), points, np.arange(9_000) % 3 - 1)
+            texts(figure)
 
 
 @pytest.mark.slow
@@ -326,15 +317,6 @@ def test_all_features_can_be_drawn_and_read() -> None:
     assert [axes.get_title() for axes in panels if axes.get_title()] == names
 
 
-def test_clusters_and_categories_look_different() -> None:
-    """Colours of two dozen by their distance in CIELAB, where 2.3 is the smallest difference that most people see."""
-    assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80
-    assert len({category_colour(place) for place in range(len(CATEGORIES))}) == len(CATEGORIES)
-    lab = [_lab(cluster_colour(cluster)) for cluster in range(24)]
-    apart = [np.linalg.norm(one - other) for one, other in itertools.combinations([*lab, _lab(NOISE_COLOUR)], 2)]
-    assert min(apart) > 10
-
-
 def _lab(colour: str) -> np.ndarray:
     """CIELAB coordinates of a colour in sRGB, for the white point D65 (CIE 15:2004), (3,)."""
     rgb = np.array(to_rgb(colour))
@@ -342,9 +324,6 @@ def _lab(colour: str) -> np.ndarray:
     xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]] @ linear
     x, y, z = np.cbrt(xyz / [0.9505, 1, 1.089])
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7"
 
 
 def planted(folder: Path, policies: int, modes: tuple[str, ...], original: bool = False) -> list[PolicyScores]:
@@ -383,19 +362,15 @@ def test_missing_intervals_are_told(tmp_path: Path) -> None:
 BEHAVIOURS, LAGS = 4, 5
 
 
-def motion(components: int) -> Any:
-    rng = np.random.default_rng(1)
-    r = rng.uniform(-1, 1, (BEHAVIOURS, LAGS, components, components))
-    behaviours = SimpleNamespace(label=np.arange(40) % BEHAVIOURS, count=BEHAVIOURS)
-    return SimpleNamespace(behaviours=behaviours, r=r, q=np.abs(r))
-
-
 @pytest.mark.parametrize(("components", "with_effects"), [(2, False), (16, True), (64, True), (64, False)])
 def test_components_are_named_and_the_heading_is_whole(components: int, with_effects: bool) -> None:
     names = [f"ic_{number + 1}" for number in range(components)]
     jacobians = np.random.default_rng(2).normal(size=(40, LAGS, components, components))
     effects: Any = SimpleNamespace(jacobian_records=np.arange(40), jacobians=jacobians) if with_effects else None
-    shown = texts(correlations_and_jacobians(motion(components), effects, names, HEADING))
+    r = np.random.default_rng(1).uniform(-1, 1, (BEHAVIOURS, LAGS, components, components))
+    behaviours = SimpleNamespace(label=np.arange(40) % BEHAVIOURS, count=BEHAVIOURS)
+    motion: Any = SimpleNamespace(behaviours=behaviours, r=r, q=np.abs(r))
+    shown = texts(correlations_and_jacobians(motion, effects, names, HEADING))
     assert names[0] in shown and names[1 if components < 20 else 4] in shown
     assert sum(name in names for name in set(shown)) <= 20 and "earlier" in shown and "later" in shown
 

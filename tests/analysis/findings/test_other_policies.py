@@ -17,33 +17,27 @@ from tests.analysis.findings import test_study_file
 from tests.command import ROOT, assert_refuses
 
 TICKS = {"stage": "clear_a1", "file": "effects.tsv", "where": {"outcome": "ticks"}}
+A1, A2, EACH = (f"policies/{name}.safetensors" for name in ("a1", "a2", "{each}"))
+
+
+def stage(name: str, run: str, *reads: str, **more: object) -> dict:
+    return {"name": name, "run": run, "minutes": 1, "reads": list(reads), **more}
+
+
+HOLD = "intervene.py -p a1 --directions {probes}/directions.safetensors --direction a1/{each} -o {here}"
 STUDY = {
     "primary": [{**TICKS, "stage": "clear_*"}],
     "stages": [
-        {
-            "name": "clear_{each}", "each": ["a1", "a2"], "run": "intervene.py -p {each} --edit clear -o {here}",
-            "reads": ["policies/{each}.safetensors"], "minutes": 2, "resume": "--resume",
-        },
-        {"name": "clear", "run": "intervene.py -p a2 --edit freeze -o {here}", "minutes": 1,
-         "reads": ["policies/a2.safetensors"]},
-        {
-            "name": "dump", "run": "extract_activations.py pve -p a1 --seed 7 -o {here}", "minutes": 1,
-            "reads": ["policies/a1.safetensors"],
-        },
-        {"name": "probes", "run": "train_probes.py {dump}/a1 --name probes --output-dir {parent}", "minutes": 1},
-        {
-            "name": "hold_{each}", "each": ["food", "water"], "minutes": 1, "reads": ["policies/a1.safetensors"],
-            "run": "intervene.py -p a1 --directions {probes}/directions.safetensors --direction a1/{each} -o {here}",
-        },
-        {
-            "name": "checkpoints", "run": "extract_activations.py pve -p a1 --checkpoint all -o {here}", "minutes": 1,
-            "reads": ["policies/a1.safetensors", "policies/checkpoints"],
-        },
-        {"name": "ages", "run": "train_probes.py {checkpoints}/a1 --output-dir {parent}", "minutes": 1},
-        {
-            "name": "together", "run": "extract_activations.py pvp -p a1,a2 -o {here}", "minutes": 1,
-            "reads": ["policies/a1.safetensors", "policies/a2.safetensors"],
-        },
+        stage(
+            "clear_{each}", "intervene.py -p {each} --edit clear -o {here}", EACH, each=["a1", "a2"], resume="--resume"
+        ),
+        stage("clear", "intervene.py -p a2 --edit freeze -o {here}", A2),
+        stage("dump", "extract_activations.py pve -p a1 --seed 7 -o {here}", A1),
+        stage("probes", "train_probes.py {dump}/a1 --name probes --output-dir {parent}"),
+        stage("hold_{each}", HOLD, A1, each=["food", "water"]),
+        stage("checkpoints", "extract_activations.py pve -p a1 --checkpoint all -o {here}", A1, "policies/checkpoints"),
+        stage("ages", "train_probes.py {checkpoints}/a1 --output-dir {parent}"),
+        stage("together", "extract_activations.py pvp -p a1,a2 -o {here}", A1, A2),
     ],
     "claims": {
         "lives": {"one": TICKS, "all": {**TICKS, "stage": "clear_*"}},
@@ -52,7 +46,7 @@ STUDY = {
     },
     "tables": [{"title": "All", "stage": "clear_*", "file": "effects.tsv", "columns": ["value"]}],
     "figures": [{"stage": "hold_food", "file": "effects.png", "caption": "Food of `a1`."}],
-}  # fmt: skip
+}
 TEXT = test_study_file.template(
     (
         "lives",
@@ -65,10 +59,9 @@ TEXT = test_study_file.template(
 )
 
 
-def study_of(
-    study: Path, policies: tuple[str, ...], policies_dir: Path, folder: Path, say: Callable[[str], None] = print
-) -> Path:
-    return write_study_of(study, policies, policies_dir, folder, say)
+def study_of(study: Path, *policies: str, where: str = "policies", say: Callable[[str], None] = print) -> Path:
+    """Write the study of other policies, which lie in `where`, beside it."""
+    return write_study_of(study, policies, Path(where), study.parent / "new", say)
 
 
 def written(folder: Path, study: dict, text: str = TEXT) -> Path:
@@ -77,7 +70,7 @@ def written(folder: Path, study: dict, text: str = TEXT) -> Path:
 
 
 def test_each_stage_row_and_picture_of_one_policy_is_there_for_each_of_the_others(tmp_path: Path) -> None:
-    path = study_of(written(tmp_path, STUDY), ("b1", "b2"), Path("mine"), tmp_path / "new")
+    path = study_of(written(tmp_path, STUDY), "b1", "b2", where="mine")
     assert path == tmp_path / "new" / "study_b1_b2.yaml"
     study = read_study(path)
     commands = {stage.name: stage.run.split(" --seed")[0] for stage in study.stages}
@@ -109,64 +102,52 @@ def test_each_stage_row_and_picture_of_one_policy_is_there_for_each_of_the_other
         ("hold_food_b1", "Food of `b1`."), ("hold_food_b2", "Food of `b2`."),
     ]  # fmt: skip
     assert "`checkpoints`, `ages` and `together`." in study.text.source
+    usual = read_study(study_of(written(tmp_path, STUDY), "b"))
+    assert not any("--policies-dir" in stage.run for stage in usual.stages), "said only if they are elsewhere"
 
 
-def test_where_policies_lie_is_said_only_if_it_is_elsewhere(tmp_path: Path) -> None:
-    path = study_of(written(tmp_path, STUDY), ("b",), Path("policies"), tmp_path / "new")
-    assert not any("--policies-dir" in stage.run for stage in read_study(path).stages)
-
-
-def test_a_table_does_not_mix_stages_whose_names_begin_alike(tmp_path: Path) -> None:
+def test_a_table_does_not_mix_stages_whose_names_begin_alike_and_long_lists_have_a_short_name(tmp_path: Path) -> None:
+    command = "intervene.py -p {{each}} -n {} -o {{here}}"
     stages = [
-        {"name": f"{name}_{{each}}", "each": ["a1", "a2"], "run": f"intervene.py -p {{each}} -n {episodes} -o {{here}}",
-         "reads": ["policies/{each}.safetensors"], "minutes": 1}
+        stage(f"{name}_{{each}}", command.format(episodes), EACH, each=["a1", "a2"])
         for name, episodes in (("clear", 1), ("clear_twice", 2))
-    ]  # fmt: skip
+    ]
     study = {**STUDY, "stages": stages, "claims": {"lives": STUDY["claims"]["lives"]}, "figures": []}
     study["tables"] = [{**STUDY["tables"][0], "stage": "clear_a?"}]
     text = TEXT.split("{% claim held %}")[0] + "{{ tables }}\n\n## What this does not show\n\n- A.\n\n{{ made }}\n"
-    path = study_of(written(tmp_path, study, text), ("b", "c"), Path("policies"), tmp_path / "new")
+    path = study_of(written(tmp_path, study, text), "b", "c")
     assert [table.stage for table in read_study(path).tables] == ["clear_b", "clear_c"]
-
-
-def test_long_lists_of_policies_have_a_name_that_a_folder_can_have(tmp_path: Path) -> None:
-    study = written(tmp_path, STUDY)
+    long = written(tmp_path, STUDY)
     names = tuple(f"a_long_name_of_a_policy_{place}" for place in range(5))
-    paths = {study_of(study, some, Path("policies"), tmp_path / "new") for some in (names, names[::-1])}
+    paths = {study_of(long, *some) for some in (names, names[::-1])}
     assert len(paths) == 2 and all(len(path.stem) <= 80 and read_study(path) for path in paths)
-
-
-PLAYED = {"minutes": 1, "reads": ["policies/{each}.safetensors"], "each": ["a", "a-1"]}
 
 
 def small(folder: Path, *stages: dict, **more: object) -> Path:
     """A study that claims one number of the stages `clear_*`, which empty the memory of `a` and `a-1`."""
-    clear = {"name": "clear_{each}", "run": "intervene.py -p {each} --edit clear -o {here}", **PLAYED}
+    clear = stage("clear_{each}", "intervene.py -p {each} --edit clear -o {here}", EACH, each=["a", "a-1"])
     study = {"stages": [clear, *stages], "claims": {"lives": {"one": {**TICKS, "stage": "clear_a"}}}, **more}
     return written(folder, study, test_study_file.template(("lives", "{{ one.value }}", "none"), parts=()))
 
 
 def test_stages_of_two_policies_are_left_out_though_one_is_named_by_a_stage_alone(tmp_path: Path) -> None:
-    probes = {"name": "probes_{each}", "run": "train_probes.py {clear_{each}}/x --output-dir {here}", **PLAYED}
-    transfer = {
-        "name": "transfer",
-        "run": "intervene.py -p a --directions {probes_a-1}/x.safetensors -o {here}",
-        "minutes": 1,
-    }
-    own = {**transfer, "name": "own", "run": transfer["run"].replace("{probes_a-1}", "{probes_a}")}
-    study = read_study(study_of(small(tmp_path, probes, transfer, own), ("b",), Path("policies"), tmp_path / "new"))
+    command = "train_probes.py {clear_{each}}/x --output-dir {here}"
+    probes = stage("probes_{each}", command, EACH, each=["a", "a-1"])
+    transfer, own = (
+        stage(name, f"intervene.py -p a --directions {{{probed}}}/x.safetensors -o {{here}}")
+        for name, probed in (("transfer", "probes_a-1"), ("own", "probes_a"))
+    )
+    study = read_study(study_of(small(tmp_path, probes, transfer, own), "b"))
     assert [stage.name for stage in study.stages] == ["clear_b", "probes_b", "own_b"]
     assert "{probes_b}" in study.stages[-1].run and "`transfer`" in study.text.source
 
 
 def test_stages_read_what_became_of_theirs_whatever_their_names(tmp_path: Path) -> None:
-    stages = [
-        {"name": f"dump-{policy}", "run": f"extract_activations.py pve -p {policy} -n {count} -o {{here}}",
-         "minutes": 1, "reads": [f"policies/{policy}.safetensors"]}
-        for policy, count in (("a", 4), ("a-1", 8))
-    ]  # fmt: skip
-    probes = {"name": "probes", "run": "train_probes.py {dump-a-1}/a-1 --output-dir {here}", "minutes": 1}
-    study = read_study(study_of(small(tmp_path, *stages, probes), ("b",), Path("policies"), tmp_path / "new"))
+    command = "extract_activations.py pve -p {0} -n {1} -o {{here}}"
+    played = (("a", 4), ("a-1", 8))
+    stages = [stage(f"dump-{of[0]}", command.format(*of), f"policies/{of[0]}.safetensors") for of in played]
+    probes = stage("probes", "train_probes.py {dump-a-1}/a-1 --output-dir {here}")
+    study = read_study(study_of(small(tmp_path, *stages, probes), "b"))
     assert [(stage.name, stage.run.split(" --seed")[0]) for stage in study.stages[1:]] == [
         ("dump-b", "extract_activations.py pve -p b -n 4 -o {here}"),
         ("other_dump-b", "extract_activations.py pve -p b -n 8 -o {here}"),
@@ -175,12 +156,11 @@ def test_stages_read_what_became_of_theirs_whatever_their_names(tmp_path: Path) 
 
 
 def test_all_stages_get_the_folder_of_the_policies(tmp_path: Path) -> None:
-    dump = {"name": "dump", "run": "extract_activations.py pve -p a -o {here}", "minutes": 1,
-            "reads": ["policies/a.safetensors"]}  # fmt: skip
-    dynamics = {"name": "dynamics", "run": "analyze_dynamics.py {dump}/a -o {here}", "minutes": 1}
-    codes = {"name": "codes", "run": "saliency.py {dump}/a --policy policies/a.safetensors -o {here}", "minutes": 1,
-             "reads": ["policies/a.safetensors"]}  # fmt: skip
-    study = read_study(study_of(small(tmp_path, dump, dynamics, codes), ("b",), Path("mine"), tmp_path / "new"))
+    a = "policies/a.safetensors"
+    dump = stage("dump", "extract_activations.py pve -p a -o {here}", a)
+    dynamics = stage("dynamics", "analyze_dynamics.py {dump}/a -o {here}")
+    codes = stage("codes", f"saliency.py {{dump}}/a --policy {a} -o {{here}}", a)
+    study = read_study(study_of(small(tmp_path, dump, dynamics, codes), "b", where="mine"))
     commands = {stage.name: stage.run for stage in study.stages}
     assert commands["dynamics_b"].endswith("--policies-dir mine") and "--policy mine/b" in commands["codes_b"]
 
@@ -192,29 +172,25 @@ def test_differences_between_policies_are_left_out(tmp_path: Path) -> None:
     says = ("lives", "{{ one.value }} and {{ two.value.mean }}", "none")
     study = {**yaml.safe_load(small(tmp_path).read_text()), "primary": primary, "claims": claims}
     path = written(tmp_path, study, test_study_file.template(says, parts=()))
-    study = read_study(study_of(path, ("b", "c"), Path("policies"), tmp_path / "new"))
+    study = read_study(study_of(path, "b", "c"))
     assert [row.stage for row in study.primary] == ["clear_b", "clear_c"]
 
 
-def test_a_study_that_was_edited_is_kept(tmp_path: Path) -> None:
+def test_a_study_that_was_edited_is_kept_and_one_without_a_claim_about_one_policy_is_refused(tmp_path: Path) -> None:
     message: list[str] = []
-    path = study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", message.append)
-    study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", message.append)
+    path = study_of(small(tmp_path), "b", say=message.append)
+    study_of(small(tmp_path), "b", say=message.append)
     path.write_text(edited := path.read_text().replace("--edit clear", "--edit freeze"))
-    study_of(small(tmp_path), ("b",), Path("policies"), tmp_path / "new", message.append)
+    study_of(small(tmp_path), "b", say=message.append)
     assert path.read_text() == edited and message[:2] == [f"the study of these policies: {path}"] * 2
     assert message[2].startswith(f"{path} has been edited")
-
-
-def test_study_without_a_claim_about_one_policy_is_refused(tmp_path: Path) -> None:
-    stages = [{**stage, "reads": []} for stage in STUDY["stages"]]
-    study = written(tmp_path, {**STUDY, "stages": [{**stage, "reads": ["config.yaml"]} for stage in stages]})
-    assert_refuses("makes no claim about a stage that reads one", study_of, study, ("b",), Path("x"), tmp_path)
+    study = written(tmp_path, {**STUDY, "stages": [{**own, "reads": ["config.yaml"]} for own in STUDY["stages"]]})
+    assert_refuses("makes no claim about a stage that reads one", study_of, study, "b")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_studies_can_be_run_with_other_policies(path: Path, tmp_path: Path) -> None:
-    study = read_study(study_of(path, ("b1", "b2"), Path("mine"), tmp_path))
+    study = read_study(write_study_of(path, ("b1", "b2"), Path("mine"), tmp_path, print))
     own = read_study(path)
     played = {stage.run.split()[0] for stage in study.stages}
     assert played <= {stage.run.split()[0] for stage in own.stages} and study.claims

@@ -33,13 +33,18 @@ HISTORY = History([])
 SCORES = "method\tmeasure\tvalue\tlow\thigh\nA\thalves\t0.5\t0.4\t0.6\nA\tseeds\t0.25\t0.125\t0.5\nB\tseeds\t1\t0\t2\n"
 
 
+def write_table(folder: Path, stage: str, *rows: str, name: str = "effects.tsv") -> None:
+    """Write a table of a stage's results, its heads first."""
+    (folder / stage).mkdir(parents=True, exist_ok=True)
+    (folder / stage / name).write_text("\n".join(rows) + "\n")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for place, (stage, (first, second)) in enumerate(VALUES.items()):
-        (tmp_path / stage).mkdir()
-        rows = f"one\t{first}\t\ntwo\t{second}\t0.04\nthree\t0.0{place}\t0.9\n"
-        (tmp_path / stage / "effects.tsv").write_text("outcome\tvalue\tq\n" + rows)
-        (tmp_path / stage / "scores.tsv").write_text(SCORES)
+        rows = (f"one\t{first}\t", f"two\t{second}\t0.04", f"three\t0.0{place}\t0.9")
+        write_table(tmp_path, stage, "outcome\tvalue\tq", *rows)
+        write_table(tmp_path, stage, SCORES.rstrip(), name="scores.tsv")
     return tmp_path
 
 
@@ -87,14 +92,14 @@ def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
     assert f"B {q[1]:.6f}" not in text
 
 
-@pytest.mark.parametrize("level", ["score", "accuracy", "twin"])
-def test_levels_are_no_tests(level: str) -> None:
+def test_levels_are_no_tests() -> None:
     """That an AUC is not 0 would make everything else look surer."""
-    says = f'{{{{ a.{level}.mean|f(".1f") }}}} and {{{{ a.value.mean|f(".1f") }}}}'
-    (claim,) = study((says, "none", {"a": mean_of("one")})).claims
-    assert claim.columns("a") == [level, "value"] and claim.tested("a") == ["value"]
-    single = replace(claim, rows={"a": TableRow("x_1", "effects.tsv", {"outcome": "one"})})
-    assert single.tested("a") == [level, "value"], "its p is that of the stage's own test"
+    for level in ("score", "accuracy", "twin"):
+        says = f'{{{{ a.{level}.mean|f(".1f") }}}} and {{{{ a.value.mean|f(".1f") }}}}'
+        (claim,) = study((says, "none", {"a": mean_of("one")})).claims
+        assert claim.columns("a") == [level, "value"] and claim.tested("a") == ["value"]
+        single = replace(claim, rows={"a": TableRow("x_1", "effects.tsv", {"outcome": "one"})})
+        assert single.tested("a") == [level, "value"], "its p is that of the stage's own test"
 
 
 def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_when(folder: Path) -> None:
@@ -152,10 +157,7 @@ def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(
     text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "| method | halves | seeds |" in text
     assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
-
-
-def test_two_rows_of_one_cell_are_refused(folder: Path) -> None:
-    (folder / "y" / "twice.tsv").write_text("method\tmeasure\tvalue\tlow\thigh\n" + "A\thalves\t1\t0\t2\n" * 2)
+    write_table(folder, "y", "method\tmeasure\tvalue\tlow\thigh", *["A\thalves\t1\t0\t2"] * 2, name="twice.tsv")
     asked = study(tables=(ResultTable("T", "y", "twice.tsv", ("method",), across="measure", digits=1),))
     assert_refuses("two rows for one cell", page_text, asked, Results(asked, folder), HISTORY, "t")
 
@@ -176,8 +178,8 @@ def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
 def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None:
     """Three trainings, their mean and the control's; the mean is where the claim says it is."""
     for stage, (first, second) in VALUES.items():
-        table = f"outcome\tvalue\tlow\thigh\trandom_value\none\t{first}\t{first - 1}\t{first + 2}\t{second}\n"
-        (folder / stage / "effects.tsv").write_text(table)
+        row = f"one\t{first}\t{first - 1}\t{first + 2}\t{second}"
+        write_table(folder, stage, "outcome\tvalue\tlow\thigh\trandom_value", row)
     forest = Forest("Lives", "ticks", "effects.tsv", {"outcome": "one"}, {"kit": "x_*"}, "random_value")
     asked = study(forests=(forest,))
     (axes,) = draw_forest(forest, asked, Results(asked, folder)).axes
@@ -205,9 +207,7 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
     """A row of one stage has the p of its table; a mean over trainings has its own; controls are no claims."""
     values = {"clear_a": -58.5, "clear_b": -60.25, "page": 0.0}
     for stage, value in values.items():
-        (tmp_path / "results" / stage).mkdir(parents=True)
-        table = f"outcome\tvalue\trandom\tp\nticks\t{value}\t12.27\t0.04\n"
-        (tmp_path / "results" / stage / "effects.tsv").write_text(table)
+        write_table(tmp_path / "results", stage, "outcome\tvalue\trandom\tp", f"ticks\t{value}\t12.27\t0.04")
         (tmp_path / "results" / stage / "effects.png").write_bytes(b"")
     (tmp_path / "pages").mkdir()
     shown = {name: part for name, part in STUDY.items() if name != "forests"}
@@ -233,25 +233,17 @@ STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b",
 OF_THREE = Study(STAGES)
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Results:
+def test_row_is_the_one_that_is_meant_and_a_mean_over_trainings_has_students_interval(tmp_path: Path) -> None:
     for stage, value in zip(STAGES, ("-58.3", "-29.5", "-24.2"), strict=True):
-        (tmp_path / stage.name).mkdir()
-        table = f"outcome\tvalue\tverdict\nticks\t{value}\teffect\nlevel\t0.5\tnot found\nlevel\t\tnot found\n"
-        (tmp_path / stage.name / "effects.tsv").write_text(table)
-    return Results(OF_THREE, tmp_path)
-
-
-def test_row_is_the_one_that_is_meant(results: Results) -> None:
+        levels = ("level\t0.5\tnot found", "level\t\tnot found")
+        write_table(tmp_path, stage.name, "outcome\tvalue\tverdict", f"ticks\t{value}\teffect", *levels)
+    results = Results(OF_THREE, tmp_path)
     row = results.values(TableRow("clear_b", "effects.tsv", {"outcome": "ticks"}))
     assert row == {"outcome": "ticks", "value": "-29.5", "verdict": "effect"}
     for where in ({}, {"outcome": "level"}, {"outcome": "meals"}):
         assert_refuses("rows with", results.values, TableRow("clear_b", "effects.tsv", where))
     assert_refuses("does not exist", results.values, TableRow("clear_b", "x.tsv"))
     assert_refuses("no column", results.values, TableRow("clear_b", "effects.tsv", {"x": "y"}))
-
-
-def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     values = [-58.3, -29.5, -24.2]
     result = results.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
     test = stats.ttest_1samp(values, 0)
@@ -272,15 +264,14 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
     values = np.array([[-58.0, -20.0, 3.0], [-30.0, -31.0, 8.0], [-20.0, -28.0, 1.0]])
     heads = "measure\toutcome"
     for stage, row in zip(STAGES, values, strict=True):
-        (tmp_path / stage.name).mkdir()
-        (tmp_path / stage.name / "effects.tsv").write_text(f"{heads}\tvalue\neffect\tticks\t{row.mean()}\n")
+        write_table(tmp_path, stage.name, f"{heads}\tvalue", f"effect\tticks\t{row.mean()}")
     row = TableRow("clear_*", "effects.tsv", {"outcome": "ticks"})
     message = r"clear_a and clear_b play the same worlds \(seed 7\), and effects.tsv"
     assert_refuses(message, Results(OF_THREE, tmp_path, seeds).values, row, ["value"])
     for stage, numbers in zip(STAGES, values, strict=True):
         lines = [f"effect\tticks\t7/{place}\t{value}" for place, value in enumerate(numbers)]
-        table = "\n".join([f"{heads}\tworld\tvalue", *lines, "effect\tlevel\t7/0\t"])
-        (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
+        lines = [f"{heads}\tworld\tvalue", *lines, "effect\tlevel\t7/0\t"]
+        write_table(tmp_path, stage.name, *lines, name="effects_by_episode.tsv")
     result = Results(OF_THREE, tmp_path, seeds).values(row, ["value"])
     crossed = over_trainings([values], "shared", 0.95)
     assert [float(result[f"value.{name}"]) for name in ("mean", "p")] == pytest.approx([crossed.value, crossed.p])
@@ -290,13 +281,12 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
 def test_rows_and_columns_that_no_episode_has_are_those_of_the_stages(tmp_path: Path) -> None:
     """The table of episodes has effects only, and neither q nor spread; two arms have the same outcome."""
     for place, stage in enumerate(STAGES):
-        (tmp_path / stage.name).mkdir()
         rows = ["measure\tarm\toutcome\tvalue\tspread\tq", f"effect\tedit\tticks\t{place}.5\t{place}\t.0{place}"]
         rows += [f"effect\tedit, b\tticks\t9\t1\t.5{place}", f"bend\tedit\talong\t{place + 2}.5\t1\t.5"]
-        (tmp_path / stage.name / "effects.tsv").write_text("\n".join(rows))
+        write_table(tmp_path, stage.name, *rows)
         episodes = [f"effect\t{arm}\tticks\t{place}/{n}\t{place + n}" for arm in ("edit", "edit, b") for n in (0, 1)]
-        table = "\n".join(["measure\tarm\toutcome\tworld\tvalue", *episodes])
-        (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
+        heads = "measure\tarm\toutcome\tworld\tvalue"
+        write_table(tmp_path, stage.name, heads, *episodes, name="effects_by_episode.tsv")
     result = Results(OF_THREE, tmp_path)
     for where, column, wanted in (
         ({"measure": "bend"}, "value", 3.5),
@@ -316,17 +306,15 @@ def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
     for kind, values in kinds.items():
         for number, value in enumerate(values):
             stages.append(Stage(f"{kind}_{number}", "x.py {here}", 1.0))
-            (tmp_path / f"{kind}_{number}").mkdir()
-            (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
+            write_table(tmp_path, f"{kind}_{number}", "value", str(value), name="t.tsv")
     result = Results(Study(tuple(stages)), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
     test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
-    low, high = test.confidence_interval(0.95)
-    wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]
+    wanted = [sum(kinds["a"]) / 3 - 6.25, *test.confidence_interval(0.95), test.pvalue]
     assert [float(result[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
     assert result["value.n"] == "7"
 
 
-def test_numbers_are_written_as_asked() -> None:
+def test_numbers_are_written_as_asked_and_a_damaged_table_is_refused(tmp_path: Path) -> None:
     row = {"value": "-58.307292", "q": "0.0238", "n": "12", "word": "effect", "nothing": ""}
     cases = (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
     assert [formatted(row, *case) for case in cases] == ["-58.3", "0.024", "2%", "12", "effect"]
@@ -335,9 +323,6 @@ def test_numbers_are_written_as_asked() -> None:
     assert formatted({"q": "0.000000"}, "q", ".3f") == "< 0.001"
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
         assert_refuses(says, formatted, row, column, form)
-
-
-def test_damaged_table_is_refused(tmp_path: Path) -> None:
     for content, says in ((b"", "empty"), (b"a\tb\n1\n", "differ in length"), (b"\xff\xfe", "UTF-8")):
         (tmp_path / "clear_a").mkdir(exist_ok=True)
         (tmp_path / "clear_a" / "effects.tsv").write_bytes(content)

@@ -98,11 +98,8 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["stages", 1, "name"], "clear_a", "two stages"),
         (["stages", 1, "run"], "explore.py {later} {here}", "{later}"),
         (["stages", 1, "run"], "explore.py '{here}", "No closing quotation"),
-        (["stages", 0, "run"], "intervene.py -p '{each} -o {here}", "No closing quotation"),
-        (["stages", 0, "run"], "  ", "its command is empty"),
         (["stages", 1, "resume"], '--resume "', "must be one option"),
         (["stages", 1, "name"], "clear_a.log", "has the name of a file of the study"),
-        (["stages", 1, "run"], "explore.py {here} \0", "is no character of a text"),
         (["stages", 1, "reads"], ["policies/\ud800"], "is no character of a text"),
         (["stages", 1, "run"], "explore.py {here", "expected '}'"),
         (["stages", 1, "run"], "explore.py {here!r}", "a name alone"),
@@ -124,23 +121,14 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     assert "\n" not in assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
 
 
-@pytest.mark.parametrize(
-    ("sentence", "says"),
-    [
-        ("It takes {{ two.value }}.", "two.value is of no row"),
-        ("It takes {{ all.value }}.", "over several stages"),
-        ("It takes {{ all.value.median }}.", "over several stages"),
-        ("It takes {{ one.value.mean }}.", "of one stage"),
-        ("{{ all.value.q_primary }}", "no primary outcome"),
-        ("{{ one.q_primary }}", "no primary outcome"),
-    ],
-)
-def test_sentence_about_nothing_is_refused(tmp_path: Path, sentence: str, says: str) -> None:
-    path = written(tmp_path, STUDY, template(("much", sentence, CONTROL)))
-    assert "\n" not in assert_refuses([says, "study.yaml"], read_study, path)
-
-
-def test_a_study_without_its_text_and_a_file_that_is_no_study_are_refused(tmp_path: Path) -> None:
+def test_sentences_about_nothing_missing_texts_and_files_that_are_no_study_are_refused(tmp_path: Path) -> None:
+    for sentence, says in (
+        ("It takes {{ two.value }}.", "two.value is of no row"), ("It takes {{ all.value }}.", "over several stages"),
+        ("It takes {{ all.value.median }}.", "over several stages"), ("It takes {{ one.value.mean }}.", "of one stage"),
+        ("{{ all.value.q_primary }}", "no primary outcome"), ("{{ one.q_primary }}", "no primary outcome"),
+    ):  # fmt: skip
+        path = written(tmp_path, STUDY, template(("much", sentence, CONTROL)))
+        assert "\n" not in assert_refuses([says, "study.yaml"], read_study, path)
     for content in ([], "text", {"claims": {}}):
         assert_refuses("is no study", read_study, written(tmp_path, content))
     path = written(tmp_path, STUDY)
@@ -180,7 +168,7 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
 PARTS = {"primary": "None.", "made": "```bash\npython a.py\npython b.py\n```", "tables": "| a |\n| --- |\n| b |"}
 
 
-def test_claims_are_texts_and_numbers_with_single_spaces() -> None:
+def test_claims_are_texts_and_numbers_paragraphs_may_be_wrapped_and_what_results_hold_is_no_template() -> None:
     wording = '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})'
     two = ("two", "Nothing.", '{{ a.value.q|f(".3f") }}')
     text = parse_template(template(("one", wording, "  none\n at all.  "), two, parts=()))
@@ -190,9 +178,8 @@ def test_claims_are_texts_and_numbers_with_single_spaces() -> None:
     )  # fmt: skip
     assert control == ("none at all.",) and list(text.claims) == ["one", "two"]
     assert text.claims["two"] == (("Nothing.",), (Number("a", "value", "q", ".3f"),))
-
-
-def test_paragraphs_and_lists_may_be_wrapped_but_what_is_shown_stays_as_it_is() -> None:
+    text = parse_template(template(("one", "{{ a.value }}", "none"), parts=()))
+    assert "{{ made }} {% raw %} <b>" in text.render({"one": "{{ made }} {% raw %} <b>\n"}, PARTS)
     wrapped = "- One kind\n  of agent.\n- Another, `x`\n  (y).\n\n> q"
     source = template(("one", "A.", "B."), parts=("tables",)).replace("- One kind of agent.", wrapped)
     page = parse_template(source).render({"one": "- A. *Control:* B.\n"}, PARTS)
@@ -203,27 +190,17 @@ def test_paragraphs_and_lists_may_be_wrapped_but_what_is_shown_stays_as_it_is() 
     )
 
 
-def test_what_results_hold_is_never_a_template() -> None:
-    text = parse_template(template(("one", "{{ a.value }}", "none"), parts=()))
-    assert "{{ made }} {% raw %} <b>" in text.render({"one": "{{ made }} {% raw %} <b>\n"}, PARTS)
-
-
-@pytest.mark.parametrize(
-    ("bad", "says"),
-    [
+def test_anything_else_is_refused_in_one_line() -> None:
+    source = template(("one", "A.", "B."), parts=())
+    parse_template(source)
+    for bad, says in (
         ("{{ primary }}", "each once"),
         ("{{ results }}", "only primary, made, tables, forests, figures"),
         ("{{ primary.__class__ }}", "only primary"),
-        ("{{ primary|upper }}", "only primary"),
         ("{{ ''.__class__.__mro__ }}", "only primary"),
-        ("{{ range(9) }}", "only primary"),
         ("{{ 9 ** 9 ** 9 }}", "only primary"),
         ("{% for a in primary %}a{% endfor %}", "only text, claims"),
-        ("{% set a = primary %}", "only text, claims"),
         ("{% include 'x' %}", "only text, claims"),
-        ("{% extends 'x' %}", "only text, claims"),
-        ("{% import 'x' as x %}", "only text, claims"),
-        ("{% macro a() %}{% endmacro %}", "only text, claims"),
         ("{% call claim('x') %}{% endcall %}", "write {% claim NAME %}"),
         ("{% call claim() %}{% endcall %}", "write {% claim NAME %}"),
         ("{% call claim('x') %}{% autoescape true %}{% endautoescape %}{% endcall %}", "write {% claim NAME %}"),
@@ -248,19 +225,15 @@ def test_what_results_hold_is_never_a_template() -> None:
         ("{{ " + "(" * 5000 + " }}", ""),
         ("{{ " + "9" * 5000 + " }}", ""),
         ("x" * LONGEST, "at most"),
-    ],
-)
-def test_anything_else_is_refused_in_one_line(bad: str, says: str) -> None:
-    source = template(("one", "A.", "B."), parts=())
-    parse_template(source)
-    message = assert_refuses([says], parse_template, source.replace("- One kind of agent.", bad))
-    assert "\n" not in message and len(message) < 500
+    ):
+        message = assert_refuses([says], parse_template, source.replace("- One kind of agent.", bad))
+        assert "\n" not in message and len(message) < 500
 
 
-@pytest.mark.parametrize("part", ["{{ primary }}", "{{ made }}", "## Findings", "## What this does not show"])
-def test_a_page_without_what_all_have_is_refused(part: str) -> None:
+def test_a_page_without_what_all_have_is_refused() -> None:
     source = template(("one", "A.", "B."), parts=())
-    assert_refuses(r"does not show|has no heading", parse_template, source.replace(part, "x"))
+    for part in ("{{ primary }}", "{{ made }}", "## Findings", "## What this does not show"):
+        assert_refuses(r"does not show|has no heading", parse_template, source.replace(part, "x"))
 
 
 def test_scripts_are_those_of_the_project() -> None:
@@ -269,25 +242,18 @@ def test_scripts_are_those_of_the_project() -> None:
     assert scripts - {"study.py", "share.py"} == SCRIPTS  # no stage shares anything
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
+def test_other_commands_are_refused() -> None:
+    for command, says in (
         ('-c \'open("x", "w")\' {here}', "'-c' is not a script of this project"),
-        ("-m http.server {here}", "'-m' is not a script of this project"),
-        ("-- x.py {here}", "not a script"),
         ("study.py other.yaml --results-dir {here}", "not a script"),
-        ("./intervene.py -o {here}", "not a script"),
         ("analysis/../intervene.py -o {here}", "not a script"),
-        ("/tmp/intervene.py -o {here}", "not a script"),
         ("{here}/intervene.py -o {here}", "not a script"),
         ("benchmarks/power.py -o {here}", "not a script"),
         ("", "empty"),
         ("intervene.py -o '{here}", "No closing quotation"),
         ("intervene.py -o {here}/../../x", "'..' is not allowed"),
-        ("intervene.py -o {here}/..", "'..' is not allowed"),
         ("intervene.py {here} --directions ../x", "'..' is not allowed"),
         ("intervene.py -o {parent}x", "must begin a path"),
-        ("intervene.py -o x{here}", "must begin a path"),
         ("intervene.py -o {here} --output docs", "--output 'docs' is outside"),
         ("intervene.py -o{parent}/x -odocs", "-o 'docs' is outside"),
         ("intervene.py -o=docs {here}", "-o 'docs' is outside"),
@@ -298,30 +264,21 @@ def test_scripts_are_those_of_the_project() -> None:
         ("train.py -n a -p policies --runs-dir {here}", "must have --policies-dir"),
         ("train.py -m sweep -p {here}/a --runs-dir {here}/b", "leave out --mode"),
         ("evaluate.py policies pve --save-file-prefix {here}", "must come first"),
-    ],
-)
-def test_other_commands_are_refused(command: str, says: str) -> None:
-    assert_refuses([says], check_command, command, None)
+    ):
+        assert_refuses([says], check_command, command, None)
 
 
-@pytest.mark.parametrize("resume", ["-c x", "--resume --output docs", "--resume=docs", "docs"])
-def test_resume_is_one_option(resume: str) -> None:
-    assert_refuses("must be one option", check_command, "intervene.py -o {here}", resume)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_commands_that_stay_inside_are_taken_and_resume_is_one_option() -> None:
+    for command in (
         "intervene.py -p a --directions {probes}/directions.safetensors --direction a/lstm_cell/b -o {here}",
         "intervene.py -p a --policies-dir /tmp/policies -o {here}",
         "analyze_dynamics.py {dump}/a --name analysis --output-dir {parent}",
         "analysis/score_ways.py {a}/x {b}/y -o {here}/scores.tsv",
-        "train.py -n a -p {here}/policies --runs-dir {here}/runs",
-        "evaluate.py {trained}/policies pve",
-    ],
-)
-def test_commands_that_stay_inside_are_taken(command: str) -> None:
-    check_command(command, "--resume")
+        "train.py -n a -p {here}/policies --runs-dir {here}/runs", "evaluate.py {trained}/policies pve",
+    ):  # fmt: skip
+        check_command(command, "--resume")
+    for resume in ("-c x", "--resume --output docs", "--resume=docs", "docs"):
+        assert_refuses("must be one option", check_command, "intervene.py -o {here}", resume)
 
 
 @pytest.mark.parametrize("name", ["..yaml", "...yaml", ".yaml", "a b.yaml"])
@@ -371,7 +328,9 @@ def named(begun: int, outcomes: Sequence[Primary]) -> Named:
     return Named(datetime.now(UTC).date().isoformat(), begun, [str(outcome) for outcome in outcomes])
 
 
-def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Path) -> None:
+def test_primary_outcomes_are_written_down_before_anything_is_played_and_a_damaged_file_is_refused(
+    folder: Path,
+) -> None:
     """Those that are named later say how much had been begun, and the first ones keep their day."""
     assert run_of(TWO_STAGES, folder) == named(0, [PRIMARY])
     kept = folder / "results" / PRIMARY_FILE
@@ -382,11 +341,7 @@ def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Pat
     assert run_of(replace(TWO_STAGES, primary=(other,)), folder) == named(2, [other])
     assert run_of(replace(TWO_STAGES, primary=()), folder) is None
     assert run_of(TWO_STAGES, folder) == named(2, [PRIMARY])  # dropped for a while, so named anew
-
-
-def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
-    (folder / "results").mkdir()
-    (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
+    kept.write_text(json.dumps({"since": 3}))
     assert_refuses(r"primary\.json is damaged: .*delete it", run_of, TWO_STAGES, folder)
 
 
@@ -399,13 +354,10 @@ def test_what_the_study_did_not_write_is_not_removed(folder: Path, name: str) ->
     assert not (folder / "results" / "study.json").exists()
 
 
-def test_folders_with_spaces_and_quotes_are_one_argument(folder: Path) -> None:
+def test_folders_with_spaces_and_quotes_are_one_argument_and_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
     run = StudyRun(TWO_STAGES, folder / "it's mine", folder)
     run.run(run.plan(), lambda plan, state, seconds: None)
     assert (folder / "it's mine" / "a" / "x").exists()
-
-
-def test_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
     study = Study((Stage("a", "fail.py {here}", 1.0, resume="--resume"),))
     (folder / "fail.py").write_text("raise SystemExit('no')\n")
     assert_refuses("the stage a failed: no", run_of, study, folder)

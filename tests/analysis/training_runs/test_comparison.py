@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import subprocess
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,13 +45,19 @@ def of_metric(compared: ComparedRuns, metric: str = "task_progress on held-out m
     return result
 
 
-def test_a_stretch_weighs_each_update_with_its_agent_steps() -> None:
+def test_a_stretch_weighs_each_update_with_its_agent_steps_and_intervals_over_seeds_are_students() -> None:
     steps = np.array([100.0, 300.0, 400.0])
     run = ComparedRun(Path("run"), {}, steps, {"loss/value": np.array([1.0, 2.0, np.nan])}, "")
     means = stretch_means(run, "loss/value", np.array([0.0, 50.0, 200.0, 400.0]))
     assert means == pytest.approx([1.0, (50 * 1 + 100 * 2) / 150, 2.0])  # the update without a value is passed over
     assert np.isnan(stretch_means(run, "loss/value", np.array([310.0, 390.0]))).all()
     assert np.isnan(stretch_means(run, "no such metric", np.array([0.0, 400.0]))).all()
+    values = np.array([[1.0, 5.0, np.nan], [2.0, 7.0, 3.0], [6.0, np.nan, np.nan]])
+    mean, low, high, seeds = mean_over_seeds(values, 0.95)
+    assert mean == pytest.approx([3.0, 6.0, 3.0]) and seeds.tolist() == [3, 2, 1]
+    reach = [4.302653 * math.sqrt(7 / 3), 12.706205 * 1.0]  # t with 2 and 1 degrees of freedom, from tables
+    assert (high - mean)[:2] == pytest.approx(reach, rel=1e-6) and (mean - low)[:2] == pytest.approx(reach, rel=1e-6)
+    assert np.isnan([low[2], high[2]]).all()
 
 
 def test_a_mean_over_lives_weighs_each_life_alike() -> None:
@@ -77,15 +82,6 @@ def test_a_mean_over_lives_weighs_each_life_alike() -> None:
     assert np.isnan(stretch_means(run, "lives/ticks", np.array([200.0, 300.0]))).all()
     del metrics["lives/died"]  # how many deaths a share is of is not known then
     assert stretch_means(run, "death/starved", everything)[0] == pytest.approx(np.mean([9 / 27, 1, 0]))
-
-
-def test_student_intervals_over_seeds() -> None:
-    values = np.array([[1.0, 5.0, np.nan], [2.0, 7.0, 3.0], [6.0, np.nan, np.nan]])
-    mean, low, high, seeds = mean_over_seeds(values, 0.95)
-    assert mean == pytest.approx([3.0, 6.0, 3.0]) and seeds.tolist() == [3, 2, 1]
-    reach = [4.302653 * math.sqrt(7 / 3), 12.706205 * 1.0]  # t with 2 and 1 degrees of freedom, from tables
-    assert (high - mean)[:2] == pytest.approx(reach, rel=1e-6) and (mean - low)[:2] == pytest.approx(reach, rel=1e-6)
-    assert np.isnan([low[2], high[2]]).all()
 
 
 @pytest.mark.parametrize(("seeds", "paired"), [((1, 2, 3), True), ((1, 2, 4), False), ((1, 2, 3, 4), False)])
@@ -147,31 +143,27 @@ def test_planted_differences_are_found_and_corrected_all_or_those_against_one_gr
     assert corrected == pytest.approx([min(2 * p[0], p[1]), p[1]])
 
 
-@pytest.mark.parametrize(
-    ("names", "groups"),
-    [
-        (["A_1", "A_2", "B-s1", "B-s2"], ["A", "B"]),
-        (["A_seed1", "A_seed_2", "boss1", "boss2"], ["A", "boss"]),
+def test_groups_by_name_leave_the_seed_out_and_those_by_settings_say_what_sets_them_apart(tmp_path: Path) -> None:
+    for place, (names, groups) in enumerate((
+        (["A_1", "A_2", "B-s1", "B-s2"], ["A", "B"]), (["A_seed1", "A_seed_2", "boss1", "boss2"], ["A", "boss"]),
         (["lr_3e-4.1", "lr_3e-4.2", "kit_3M"], ["lr_3e-4", "kit_3M"]),
-    ],
-)
-def test_groups_by_name_leave_the_seed_out(tmp_path: Path, names: list[str], groups: list[str]) -> None:
-    runs = [read_run(plant_run(tmp_path, name, seed, flat(1))) for seed, name in enumerate(names)]
-    assert [group.name for group in group_runs(runs, "name")] == groups
-
-
-def test_groups_by_settings_are_named_after_what_sets_them_apart(tmp_path: Path) -> None:
+    )):  # fmt: skip
+        folder = tmp_path / str(place)
+        runs = [read_run(plant_run(folder, name, seed, flat(1))) for seed, name in enumerate(names)]
+        assert [group.name for group in group_runs(runs, "name")] == groups
     paths = [
         plant_run(tmp_path, "x_1", 1, flat(1), train__gamma=0.9),
         plant_run(tmp_path, "y_5", 2, flat(1), train__gamma=0.9, env__maps_dir="elsewhere", train__device="cpu"),
         plant_run(tmp_path, "z", 1, flat(1), train__gamma=0.5, agent="hybrid"),
     ]
-    groups = group_runs([read_run(path) for path in paths], "settings")
-    assert [group.name for group in groups] == ["takeru, gamma=0.9", "hybrid, gamma=0.5"]
-    assert [len(group.runs) for group in groups] == [2, 1]
+    found = group_runs([read_run(path) for path in paths], "settings")
+    assert [group.name for group in found] == ["takeru, gamma=0.9", "hybrid, gamma=0.5"]
+    assert [len(group.runs) for group in found] == [2, 1]
 
 
-def test_runs_from_before_the_published_rewards_were_paid_otherwise(tmp_path: Path) -> None:
+def test_runs_from_before_the_published_rewards_were_paid_otherwise_but_later_settings_do_not_set_them_apart(
+    tmp_path: Path,
+) -> None:
     folders = [plant_run(tmp_path, f"{name}_1", 1, flat(1)) for name in ("A", "B")]
     settings = folders[0] / "settings.json"
     content = json.loads(settings.read_text())
@@ -181,11 +173,9 @@ def test_runs_from_before_the_published_rewards_were_paid_otherwise(tmp_path: Pa
     notes = " ".join(notes_on(groups, ["lives/total_reward"], (0, 1)))
     assert "The groups differ in reward.as_published (A: False, B: True)" in notes
     assert "rewards are defined differently" in notes
-
-
-def test_settings_that_came_later_do_not_set_earlier_runs_apart(tmp_path: Path) -> None:
-    now, before = (read_run(plant_run(tmp_path, f"A_{seed}", seed, flat(1))) for seed in (1, 2))
-    other = read_run(plant_run(tmp_path, "B_1", 1, flat(1), train__gamma=0.5))
+    folder = tmp_path / "later"
+    now, before = (read_run(plant_run(folder, f"A_{seed}", seed, flat(1))) for seed in (1, 2))
+    other = read_run(plant_run(folder, "B_1", 1, flat(1), train__gamma=0.5))
     lacking = {name: value for name, value in before.settings.items() if not name.startswith("semantic.")}
     before = replace(before, settings=lacking)
     groups = group_runs([now, before, other], "name")
@@ -195,7 +185,7 @@ def test_settings_that_came_later_do_not_set_earlier_runs_apart(tmp_path: Path) 
     assert "predate the settings semantic.codes, " in notes and "and others, which are not" in notes
 
 
-def test_groups_that_are_no_repetitions_are_refused(tmp_path: Path) -> None:
+def test_groups_that_are_no_repetitions_and_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     first = plant_run(tmp_path, "A_1", 1, flat(1))
     other_settings = plant_run(tmp_path, "A_2", 2, flat(1), train__learning_rate=0.5)
     same_seed = plant_run(tmp_path, "A_3", 1, flat(1))
@@ -206,10 +196,7 @@ def test_groups_that_are_no_repetitions_are_refused(tmp_path: Path) -> None:
         ((first, first), ("given twice",)),
     ):
         assert_refuses(parts, group_runs, [read_run(folder) for folder in folders], "name")
-
-
-def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    whole = plant_run(tmp_path, "A_1", 1, flat(1))
+    whole = first
     metrics = (whole / "metrics.jsonl").read_text()
     for damage, part in (
         ('{"agent_steps": 1\n', "not JSON"), ("[1]\n", "not a JSON object"), ('{"update": 1}\n', "lacks 'agent_steps'"),
@@ -225,7 +212,9 @@ def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert_refuses("not the folder of a training run", read_run, tmp_path)
 
 
-def test_runs_may_share_held_out_worlds_and_have_training_worlds_of_their_own(tmp_path: Path) -> None:
+def test_runs_may_share_held_out_worlds_have_training_worlds_of_their_own_or_a_seed_for_each_pair(
+    tmp_path: Path,
+) -> None:
     """Seen maps are played with a seed for each run, unseen ones with one for all."""
     (group,) = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0]})
     for run in group.runs:
@@ -234,10 +223,7 @@ def test_runs_may_share_held_out_worlds_and_have_training_worlds_of_their_own(tm
     compared = compared_in_ticks([group])
     gap = next(item for item in compared.gaps if item.measure == "task_progress")
     assert 0 < gap.low[0] <= 0.2 <= gap.high[0] and gap.seeds.tolist() == [3]
-
-
-def test_groups_may_be_evaluated_with_a_seed_for_each_pair(tmp_path: Path) -> None:
-    groups = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0], "B": [1.0, 1.0, 1.0]})
+    groups = planted_groups(tmp_path / "pairs", {"A": [1.0, 1.0, 1.0], "B": [1.0, 1.0, 1.0]})
     for group, skill in zip(groups, (0.4, 0.6), strict=True):
         for run in group.runs:
             plant_evaluation(run.folder, 10_000 + run.seed, skill, seed=run.seed)
@@ -338,26 +324,19 @@ def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_pa
     assert_refuses(message, compared_in_ticks, groups, held_out=shared, mode="pvp")
 
 
-ORIGINAL = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "parts"),
-    [
+def test_evaluations_that_do_not_belong_together_or_are_damaged_are_refused(tmp_path: Path) -> None:
+    original = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
+    for place, (first, second, parts) in enumerate((
         ({}, {"map_seed": 0, "num_maps": 16}, r"neither those of the training nor unseen.*--env\.num-maps 256"),
         ({}, {"num_agents": 7}, ("different rules: num_agents is 128 and 7", "A_1", "B_1")),
-        (ORIGINAL, {"map_seed": 2}, "played by the protocol 'original' and .* by 'toolkit'"),
-    ],
-)
-def test_evaluations_that_do_not_belong_together_or_are_damaged_are_refused(
-    tmp_path: Path, first: dict[str, object], second: dict[str, object], parts: str | tuple[str, ...]
-) -> None:
-    groups = planted_groups(tmp_path, {"A": [1.0], "B": [2.0]})
-    folders = [group.runs[0].folder for group in groups]
-    plant_evaluation(folders[0], 10_000, 0.5, **first)
-    assert {item.maps for item in compared_in_ticks(groups).evaluations} == {"held-out"}
-    plant_evaluation(folders[1], 10_000, 0.5, **second)
-    assert_refuses(parts, compared_in_ticks, groups)
+        (original, {"map_seed": 2}, "played by the protocol 'original' and .* by 'toolkit'"),
+    )):  # fmt: skip
+        groups = planted_groups(tmp_path / str(place), {"A": [1.0], "B": [2.0]})
+        folders = [group.runs[0].folder for group in groups]
+        plant_evaluation(folders[0], 10_000, 0.5, **first)  # type: ignore[arg-type]
+        assert {item.maps for item in compared_in_ticks(groups).evaluations} == {"held-out"}
+        plant_evaluation(folders[1], 10_000, 0.5, **second)  # type: ignore[arg-type]
+        assert_refuses(parts, compared_in_ticks, groups)
     results = folders[1] / "checkpoints" / "eval_pve_1.json"
     results.write_bytes(results.read_bytes().replace(b'"num_agents":', b'"num_agents":1'))
     assert_refuses("do not match their checksum", compared_in_ticks, groups)
@@ -385,11 +364,6 @@ def test_files_are_called_as_training_calls_them() -> None:
 LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_and_more_of_it"
 
 
-def planted(folder: Path, names: Iterable[str], seeds: Iterable[int], metrics: dict, updates: int = 10) -> list[Path]:
-    runs = itertools.product(names, seeds)
-    return [plant_run(folder, f"{name}_{seed}", seed, metrics, updates=updates) for name, seed in runs]
-
-
 @pytest.mark.parametrize(
     ("groups", "seeds", "updates"), [(1, 3, 12), (2, 1, 1), pytest.param(9, 2, 12, marks=pytest.mark.slow)]
 )
@@ -397,7 +371,8 @@ def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int)
     names = [LONG, *(f"group {number}x" for number in range(1, groups))]
     drawn = [*TITLES, "events/EAT_FOOD"]
     metrics = {name: (lambda steps, place=place: place + steps / 1000) for place, name in enumerate(drawn)}
-    paths = planted(tmp_path, names, range(1, seeds + 1), metrics, updates)
+    runs_of = itertools.product(names, range(1, seeds + 1))
+    paths = [plant_run(tmp_path, f"{name}_{seed}", seed, metrics, updates=updates) for name, seed in runs_of]
     for path in paths:
         plant_evaluation(path, 0, 0.2)
     runs = [read_run(path) for path in paths]
@@ -412,10 +387,10 @@ def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int)
 
 
 def test_a_single_checkpoint_has_its_interval(tmp_path: Path) -> None:
-    paths = planted(tmp_path, "AB", (1, 2, 3), {"lives/ticks": lambda steps: steps / 100})
-    for place, path in enumerate(paths):
-        plant_evaluation(path, 10_000, 0.3 + place / 30)
-    compared = compare(group_runs([read_run(path) for path in paths], "name"), ["lives/ticks"], 50, 0.1, 0.95, None)
+    groups = planted_groups(tmp_path, {"A": [1.0, 2.0, 3.0], "B": [1.0, 2.0, 3.0]})
+    for place, run in enumerate(run for group in groups for run in group.runs):
+        plant_evaluation(run.folder, 10_000, 0.3 + place / 30)
+    compared = compared_in_ticks(groups)
     ticks = next(axes for axes in generalisation(compared).axes if axes.get_title() == "Mean ticks lived")
     (first, *_), (second, *_) = (bars.lines[2] for bars in ticks.containers)
     drawn = [segment for bars in (first, second) for segment in bars.get_segments()]

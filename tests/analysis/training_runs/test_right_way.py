@@ -17,7 +17,9 @@ from tests.recorded_policy import RecordedPolicy, record_policy
 STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 
 
-def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
+def test_ways_are_the_steps_after_the_interrupt_and_what_has_none_is_refused(
+    ways: RecordedPolicy, recorded: RecordedPolicy
+) -> None:
     """Tick by tick, for each life, from the recorded places; the jump of the interrupt is no step."""
     records, world = read_dump(ways.dump, layers=[]), read_metadata(ways.dump).environment
     names = world["tasks"]
@@ -35,15 +37,10 @@ def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
     result = lives_of_dump(ways.dump)
     assert sorted(result.way.tolist()) == sorted(expected)
     assert np.std(expected) > 0 and len(set(result.world.tolist())) == 2
-
-
-def test_a_dump_without_such_tasks_a_task_that_it_does_not_have_and_an_unknown_kind_are_refused(
-    recorded: RecordedPolicy, ways: RecordedPolicy
-) -> None:
     of_one_kind = {"a_1": lives(0.5, np.random.default_rng(0))}
     assert_refuses("--against c: the kinds of trainings are a", score_kinds, of_one_kind, "c", 0.95)
     assert_refuses("has no tasks to go to a side of the map or to water", lives_of_dump, recorded.dump)
-    metadata, records = read_metadata(ways.dump), read_dump(ways.dump, layers=[])
+    metadata = read_metadata(ways.dump)
     records.columns["truth/task"] = records.columns["truth/task"] + 4
     assert_refuses("the dump has 4 tasks: extract it again", GOAL.compute, Observed(records, metadata))
 
