@@ -1,11 +1,22 @@
-"""Planted sources, clusters and outliers are found again, with how much they explain and how stable they are."""
+"""Planted sources, clusters, outliers and behaviours of several layers are found again, with how stable they are."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score
 
+from analysis.dynamics.behaviours import (
+    Behaviours,
+    by_layer,
+    find_behaviours,
+    measures,
+    pairs_of,
+    points_in,
+    space_of,
+    trajectories,
+)
 from analysis.dynamics.decompositions import Scale, above_gaussians, decompose, matched
 from analysis.dynamics.neighbours import (
     cluster_agreement,
@@ -18,9 +29,12 @@ from analysis.dynamics.neighbours import (
     ward_labels,
 )
 from analysis.dynamics.stages import fewer_records
+from analysis.dynamics.tracks import Tracks
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
+from tests.command import assert_refuses
 from tests.planted_lives import make_lives
+from tests.planted_tracks import tracks_of
 
 RECORDS, UNITS, SOURCES = 3000, 12, 3
 
@@ -53,7 +67,7 @@ def test_independent_components_are_the_planted_sources(planted) -> None:
     assert (np.diff(result.explained) <= 0).all()
 
 
-def test_principal_components_are_those_of_linear_algebra(planted) -> None:
+def test_principal_components_are_those_of_linear_algebra_and_a_unit_that_never_varies_is_left_out(planted) -> None:
     z = Scale.of(planted[0]).z(planted[0])
     result = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
     values, vectors = np.linalg.eigh(np.cov(z.T))
@@ -61,6 +75,12 @@ def test_principal_components_are_those_of_linear_algebra(planted) -> None:
     np.testing.assert_allclose(matched(result.patterns, vectors.T[::-1][:SOURCES]), 1, atol=1e-6)
     np.testing.assert_allclose(result.scores(z).std(axis=0), 1, rtol=1e-3)
     np.testing.assert_allclose(result.fidelity, 1, atol=1e-9)
+    activations = np.concatenate([planted[0], np.full((RECORDS, 1), 3.7, np.float32)], axis=1)
+    scale = Scale.of(activations)
+    z = scale.z(activations)
+    assert (z[:, -1] == 0).all()
+    result = decompose("pca", z, SOURCES, 0, [])
+    assert np.abs(result.read_outs[:, -1]).max() < 1e-9 and np.isnan(result.stability).all()
 
 
 def test_non_negative_components_are_the_planted_parts() -> None:
@@ -74,28 +94,16 @@ def test_non_negative_components_are_the_planted_parts() -> None:
     assert result.total > 0.97 and result.stability.min() > 0.95
 
 
-def test_a_unit_that_never_varies_is_left_out_and_harms_nothing(planted) -> None:
-    activations = np.concatenate([planted[0], np.full((RECORDS, 1), 3.7, np.float32)], axis=1)
-    scale = Scale.of(activations)
-    z = scale.z(activations)
-    assert (z[:, -1] == 0).all()
-    result = decompose("pca", z, SOURCES, 0, [])
-    assert np.abs(result.read_outs[:, -1]).max() < 1e-9 and np.isnan(result.stability).all()
-
-
-def test_matching_ignores_order_and_sign() -> None:
-    patterns = np.random.default_rng(3).normal(size=(4, 9))
-    np.testing.assert_allclose(matched(patterns, -patterns[[2, 0, 3, 1]] * 5), 1)
-    assert matched(patterns, np.zeros((4, 9))).max() == 0
-
-
-def test_bootstraps_draw_whole_lives() -> None:
+def test_bootstraps_draw_whole_lives_and_matching_ignores_order_and_sign() -> None:
     life = np.repeat(np.arange(20), np.arange(1, 21))
     for records in resampled_lives(life, 3, 1):
         counts = np.bincount(records, minlength=len(life))
         for number in range(20):
             assert len(set(counts[life == number])) == 1
     assert all(len(records) == 7 for records in resampled_lives(life, 3, 1, most=7))
+    patterns = np.random.default_rng(3).normal(size=(4, 9))
+    np.testing.assert_allclose(matched(patterns, -patterns[[2, 0, 3, 1]] * 5), 1)
+    assert matched(patterns, np.zeros((4, 9))).max() == 0
 
 
 def faded(sources: np.ndarray, lives: Lives) -> np.ndarray:
@@ -147,20 +155,9 @@ def test_records_are_left_out_evenly_along_lives_and_not_before_there_are_too_ma
     assert set(np.concatenate(within).tolist()) == {4}
 
 
-@pytest.fixture(scope="module")
-def blobs() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
+def test_planted_clusters_neighbours_outliers_and_planes_are_found_as_they_are() -> None:
     label = np.repeat([0, 1, 2], [90, 60, 30])
-    return 30 * np.eye(3)[label] + rng.normal(size=(180, 3)), label
-
-
-def test_neighbours_are_the_nearest_others(blobs) -> None:
-    distance = cdist(blobs[0], blobs[0])
-    np.testing.assert_allclose(nearest(blobs[0], 4)[0], np.sort(distance, axis=1)[:, 1:5], rtol=1e-3)
-
-
-def test_planted_clusters_are_found_even_if_no_neighbour_connects_them(blobs) -> None:
-    points, label = blobs
+    points = 30 * np.eye(3)[label] + np.random.default_rng(0).normal(size=(180, 3))
     result = ward_labels(points, 3, neighbours=8)
     assert (result == label).all()
     assert explained_by(result, points) > 0.95 and explained_by(np.zeros(180, np.int64), points) == 0
@@ -168,15 +165,105 @@ def test_planted_clusters_are_found_even_if_no_neighbour_connects_them(blobs) ->
     assert (cluster_agreement(points, result, 3, resamples) == 1).all()
     noise = np.random.default_rng(1).normal(size=(180, 6))
     assert cluster_agreement(noise, ward_labels(noise, 12), 12, resamples).mean() < 0.6, "noise is not found again"
-
-
-def test_a_planted_outlier_is_marked(blobs) -> None:
-    result = outliers(median_distance(np.concatenate([blobs[0], [[300.0, 300.0, 300.0]]])))
-    assert result[-1] and result.sum() == 1
-
-
-def test_agreement_of_planes() -> None:
+    distance = cdist(points, points)
+    np.testing.assert_allclose(nearest(points, 4)[0], np.sort(distance, axis=1)[:, 1:5], rtol=1e-3)
+    marked = outliers(median_distance(np.concatenate([points, [[300.0, 300.0, 300.0]]])))
+    assert marked[-1] and marked.sum() == 1, "one that was planted"
     plane = np.random.default_rng(2).normal(size=(200, 2))
     turned = plane @ np.array([[0.0, -1.0], [1.0, 0.0]]) * 3 + 7
     assert plane_agreement(plane, turned) == pytest.approx(1)
     assert plane_agreement(plane, np.random.default_rng(3).normal(size=(200, 2))) < 0.3
+
+
+LIVES, TICKS, BOUT, SKIPPED = 12, 60, 20, 6
+LENGTHS = [TICKS] * LIVES
+AGENT, WORLD = "lstm_hidden", "world_hidden"
+
+
+@pytest.fixture(scope="module")
+def truth() -> np.ndarray:
+    """One of four behaviours in each bout of 20 ticks: the agent's is its half, the world's its parity."""
+    random = np.random.default_rng(0)
+    bouts = np.stack([random.permutation(4)[: TICKS // BOUT] for _ in range(LIVES)])
+    return np.repeat(bouts.ravel(), BOUT)
+
+
+@pytest.fixture(scope="module")
+def two_layers(truth: np.ndarray) -> Tracks:
+    return planted_tracks(truth, units=(4, 90))
+
+
+def planted_tracks(truth: np.ndarray, units: tuple[int, int]) -> Tracks:
+    """The agent knows whether the behaviour is 2 or 3, the world whether it is odd; the rest is noise."""
+    random = np.random.default_rng(1)
+    layers = {}
+    for name, known, count in ((AGENT, truth >= 2, units[0]), (WORLD, truth % 2 == 1, units[1])):
+        held = np.where(known, 3.0, -3.0)[:, None] * random.uniform(0.5, 1, count)
+        layers[name] = held + random.normal(0, 0.3, (len(truth), count))
+    nothing = np.empty((len(truth), 0))
+    return tracks_of(nothing, nothing, LENGTHS, layers[AGENT], layers)
+
+
+def steady(tracks: Tracks) -> np.ndarray:
+    """Ticks whose whole trajectory lies in one bout."""
+    return tracks.place % BOUT >= SKIPPED
+
+
+def found_in(tracks: Tracks, layers: list[str], count: int) -> Behaviours:
+    return find_behaviours(tracks, space_of(tracks, layers, {}), count, 2, 0)
+
+
+def test_only_both_layers_together_separate_four_behaviours(two_layers: Tracks, truth: np.ndarray) -> None:
+    kept = steady(two_layers)
+    together = found_in(two_layers, [AGENT, WORLD], 12).label[kept]
+    purest = sum(np.bincount(truth[kept][together == one]).max() for one in np.unique(together))
+    assert purest / kept.sum() > 0.99
+    for layer, own in ((AGENT, truth >= 2), (WORLD, truth % 2 == 1)):
+        alone = found_in(two_layers, [layer], 12).label[kept]
+        assert sum(np.bincount(own[kept][alone == one]).max() for one in np.unique(alone)) / kept.sum() > 0.99
+        assert sum(np.bincount(truth[kept][alone == one]).max() for one in np.unique(alone)) / kept.sum() < 0.75
+        assert measures(together, truth[kept])[0] > measures(alone, truth[kept])[0] + 0.15
+
+
+@pytest.mark.parametrize("units", [(4, 90), (90, 4), (20, 20)])
+def test_layers_weigh_the_same_however_many_units_they_have(truth: np.ndarray, units: tuple[int, int]) -> None:
+    tracks = planted_tracks(truth, units)
+    space = space_of(tracks, [AGENT, WORLD], {})
+    _, moving = trajectories(tracks, points_in(space, tracks.records.activations))
+    assert by_layer(space, moving.var(axis=0)) == pytest.approx([1, 1])
+    result = find_behaviours(tracks, space, 4, 2, 0)
+    assert ((result.kept > 0.5) & (result.kept <= 1 + 1e-9)).all()
+
+
+def test_one_layer_alone_is_not_rescaled_and_one_that_never_moves_is_refused(two_layers: Tracks) -> None:
+    space = space_of(two_layers, [AGENT], {})
+    own = two_layers.records.activations[AGENT]
+    np.testing.assert_allclose(points_in(space, {AGENT: own}), (own - own.mean(axis=0)) / own.std(axis=0))
+    still = tracks_of(two_layers.state, two_layers.read, LENGTHS, activations={"still": np.ones((len(two_layers), 3))})
+    assert_refuses("still is the same in all ticks", space_of, still, ["still"], {})
+
+
+def labelled(label: np.ndarray) -> Behaviours:
+    return Behaviours(label, 1.0, np.zeros(1), np.zeros(1), np.ones(1))
+
+
+def test_agreement_stands_beside_that_with_labels_of_other_lives(two_layers: Tracks, truth: np.ndarray) -> None:
+    random = np.random.default_rng(2)
+    unrelated = np.repeat(random.integers(0, 3, LIVES * TICKS // 5), 5)
+    label = np.where(two_layers.place >= SKIPPED, truth, -1)
+    of = {"all": truth, "half": truth // 2, "none": unrelated}
+    result = {name: labelled(np.where(label >= 0, own, -1)) for name, own in of.items()}
+    rows = {(pair.one, pair.other): pair for pair in pairs_of(result, two_layers, 99, 0)}
+    assert set(rows) == {("all", "half"), ("all", "none"), ("half", "none")}
+    half, none = rows["all", "half"], rows["all", "none"]
+    inside = label >= 0
+    assert half.ticks == inside.sum() == LIVES * (TICKS - SKIPPED)
+    assert half.rand == pytest.approx(adjusted_rand_score(truth[inside], truth[inside] // 2))
+    assert 0.6 < half.information < 0.7 and half.information > half.dealt_information_high + 0.2
+    assert none.information < 1.5 * none.dealt_information_high and abs(none.dealt_rand) < 0.05
+    assert half.dealt_information <= half.dealt_information_high and half.dealt_rand <= half.dealt_rand_high
+    assert measures(truth, 3 - truth) == pytest.approx((1, 1)), "the same division agrees fully"
+    of_life = two_layers.lives.index % 3
+    there = np.where(two_layers.place >= SKIPPED, of_life, -1)
+    (row,) = pairs_of({name: labelled(there) for name in ("one", "other")}, two_layers, 99, 0)
+    assert row.information == row.rand == pytest.approx(1) and row.dealt_information < 0.5 and row.dealt_rand < 0.3

@@ -75,7 +75,7 @@ def test_components_move_later_components_as_edits_of_the_memory_would(layer: st
         np.testing.assert_allclose(result[:, lags, :, j], (ends[0] - ends[1]) / (2 * step), atol=1e-4)
 
 
-def test_an_edited_cell_has_the_hidden_state_that_an_intervention_gives() -> None:
+def test_an_edited_cell_has_the_hidden_state_that_an_intervention_gives_and_no_memory_is_refused() -> None:
     update = Update(policy_of("lstm"))
     tracks = played(update)
     state = tensor(tracks.state[[5, 9]])
@@ -84,9 +84,12 @@ def test_an_edited_cell_has_the_hidden_state_that_an_intervention_gives() -> Non
     own_hidden, own_cell = state.split(UNITS, dim=1)
     np.testing.assert_allclose(cell.numpy(), (own_cell + 0.3).numpy())
     np.testing.assert_allclose(hidden.numpy(), (own_hidden / own_cell.tanh() * cell.tanh()).numpy(), atol=1e-9)
+    assert_refuses("feed-forward", Update, cast(RecurrentPolicy, SimpleNamespace(memory=None)))
+    message = "lstm_cell is not a state of this policy's memory, which has: lstm_hidden"
+    assert_refuses(message, Update(policy_of("gru")).place, LSTM_CELL)
 
 
-def test_leaky_averages_have_the_time_constants_that_they_were_built_with() -> None:
+def test_leaky_averages_have_their_time_constants_and_a_planted_matrix_its_slow_modes() -> None:
     """A linear dynamical system: each unit forgets by itself, with a known time constant."""
     policy = policy_of("ema")
     memory = policy.memory
@@ -101,10 +104,7 @@ def test_leaky_averages_have_the_time_constants_that_they_were_built_with() -> N
     np.testing.assert_allclose(time_constants(modes), built, rtol=1e-4)
     slowest = int(memory.time_constants[0].argmax())
     assert abs(read_outs[0, slowest]) == pytest.approx(1) and np.abs(read_outs[0]).sum() == pytest.approx(1)
-
-
-def test_slow_modes_of_a_planted_matrix() -> None:
-    """Two real modes and a pair that turns; the read-out of a mode does not see the others."""
+    # Two real modes and a pair that turns; the read-out of a mode does not see the others.
     rng = np.random.default_rng(3)
     basis = rng.normal(size=(4, 4))
     blocks = np.zeros((4, 4))
@@ -138,21 +138,12 @@ def test_signs_agree_where_components_move_each_other() -> None:
     assert np.isnan(sign_agreement(*three, jacobians, label, 0)[2].p), "nothing is known of a behaviour without states"
 
 
-@pytest.mark.parametrize(("count", "most"), [(350, 200), (90, 48), (5, 48), (0, 3)])
-def test_what_is_left_out_is_left_out_everywhere(count: int, most: int) -> None:
-    kept = evenly(np.arange(count), most)
-    assert len(kept) == len(set(kept.tolist())) == min(count, most)
-    assert not count or (kept[0] == 0 and kept[-1] >= count - 1 - count / most)
-
-
-def test_ticks_are_counted_within_lives() -> None:
+def test_ticks_are_counted_within_lives_and_left_out_everywhere() -> None:
+    for count, most in ((350, 200), (90, 48), (5, 48), (0, 3)):
+        kept = evenly(np.arange(count), most)
+        assert len(kept) == len(set(kept.tolist())) == min(count, most)
+        assert not count or (kept[0] == 0 and kept[-1] >= count - 1 - count / most)
     tracks = tracks_of(np.zeros((6, 1)), np.zeros((6, 1)), [2, 4])
     assert tracks.ahead(np.array([0, 1, 2, 5]), 1).tolist() == [1, -1, 3, -1]
     assert tracks.ahead(np.array([1, 2, 5]), -1).tolist() == [0, -1, 4]
     assert tracks.with_ticks_around(1, 1).tolist() == [3, 4]
-
-
-def test_a_policy_without_memory_is_refused() -> None:
-    assert_refuses("feed-forward", Update, cast(RecurrentPolicy, SimpleNamespace(memory=None)))
-    message = "lstm_cell is not a state of this policy's memory, which has: lstm_hidden"
-    assert_refuses(message, Update(policy_of("gru")).place, LSTM_CELL)

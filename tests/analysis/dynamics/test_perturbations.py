@@ -1,7 +1,5 @@
 """How long things last: on memories whose dynamics are known, in planted groups, and in runs that followed edits."""
 
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +33,9 @@ from analysis.dynamics.memory_length import (
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
 from analysis.dynamics.report import edit_lines, edit_rows
 from analysis.dynamics.tracks import Tracks, Update, tensor
+from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.update import Update
+from analysis.runs.run_folder import RunFolder
 from analysis.statistics.resampling import Estimate
 from common.files import sha256
 from tests.command import assert_refuses
@@ -67,7 +68,7 @@ def of_noise(update: Update) -> Tracks:
     return tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
 
 
-def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> None:
+def test_a_leaky_average_forgets_with_its_half_life_and_an_lstm_that_counts_never_does() -> None:
     memory = LeakyAverages(UNITS, 1)
     update = update_of(memory)
     tracks = of_noise(update)
@@ -82,10 +83,6 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
         expected = ticks * np.log(2)
         assert value == (pytest.approx(expected, abs=0.15) if expected < 24 else np.inf)
         assert expected >= 24 or (low <= value + 1e-9 and high >= value - 1e-9)
-
-
-def test_an_lstm_that_counts_never_forgets() -> None:
-    """Its forget gate is open: what was added to the cell stays, so half is never left."""
     update = update_of(lstm_with(OPEN, OPEN))
     read = (np.random.default_rng(1).random((sum(LENGTHS), 1)) < 0.2).astype(float)
     state = states_of(update, read, LENGTHS)
@@ -108,7 +105,7 @@ def toggle() -> LSTM:
     return memory
 
 
-def test_the_fixed_points_of_a_toggle_are_found_with_their_stability() -> None:
+def test_the_fixed_points_of_a_toggle_are_found_and_that_of_a_leaky_average_is_its_input() -> None:
     update = update_of(toggle())
     starts = np.random.default_rng(2).uniform(-1.5, 1.5, (40, 2))
     points = find_fixed_points(update, np.zeros(1), starts)
@@ -125,13 +122,9 @@ def test_the_fixed_points_of_a_toggle_are_found_with_their_stability() -> None:
     assert points.settled[points.fixed][[low, middle, high]].tolist() == [below, 0, 40 - below]
     one = find_fixed_points(update, np.zeros(1), np.array([[0.5, 0.5]]))
     assert one.settled[0] == 1 and np.isnan(one.half_spread), "of one start there is no spread"
-
-
-def test_the_fixed_point_of_a_leaky_average_is_its_input() -> None:
     memory = LeakyAverages(UNITS, 1)
-    update = update_of(memory)
     read = np.array([0.3, -0.2, 0.5, 0.1])
-    points = find_fixed_points(update, read, np.random.default_rng(3).normal(size=(12, UNITS)))
+    points = find_fixed_points(update_of(memory), read, np.random.default_rng(3).normal(size=(12, UNITS)))
     expected = memory.readers[0](torch.from_numpy(read).float()).tanh().detach().numpy()
     assert len(points.state) == 1 and points.settled.tolist() == [12] and points.unstable[0] == 0
     np.testing.assert_allclose(points.state[0], expected, atol=1e-4)
@@ -155,9 +148,6 @@ def test_a_memory_that_leaks_slowly_tells_its_starts_apart_for_long(
 
 class _Decider:
     """Plays one head from the hidden state: the stand-in is a linear read-out, so that effects are known."""
-
-    def __init__(self) -> None:
-        self.seen: list[torch.Tensor] = []
 
     def encode(self, observation: object) -> tuple[None, None]:
         return None, None
@@ -241,7 +231,7 @@ def age() -> np.ndarray:
     return np.tile(np.random.default_rng(1).permutation(EACH), LIVES)
 
 
-def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
+def test_effects_are_those_of_the_group_and_few_lives_have_no_interval(length: MemoryLength) -> None:
     uses = memory_use(length, behaviour())
     rows = {(row.group, row.outcome, row.ticks_ago): row for row in uses if row.replaced not in (WHOLE_ALIKE, MOVED)}
     assert len(rows) == (1 + 2 + 3 + 2) * (2 * 3 + 1) and len(uses) == len(rows) + 3 + 2 * 3
@@ -260,6 +250,9 @@ def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
     assert rows["in combat", "kl", 0].value == rows["behaviour 1", "kl", 0].value
     assert rows["not in combat", "kl", 4].value == rows["behaviour 0", "kl", 4].value
     assert (rows[PHASES[2], "kl", 0].first_tick, rows[PHASES[2], "kl", 0].last_tick) == (20, 29)
+    few = length.life < 4
+    some = replace(length, **{name: part[few] for name, part in vars(length).items() if name != "ticks"})
+    assert all(np.isnan([row.low, row.high]).all() for row in memory_use(some, behaviour()[few]))
 
 
 def test_situations_are_compared_within_lives(length: MemoryLength) -> None:
@@ -314,12 +307,6 @@ def test_nothing_is_said_of_situations_that_do_not_matter() -> None:
         assert len(p) == 600 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
 
 
-def test_few_lives_have_no_interval(length: MemoryLength) -> None:
-    few = length.life < 4
-    some = replace(length, **{name: part[few] for name, part in vars(length).items() if name != "ticks"})
-    assert all(np.isnan([row.low, row.high]).all() for row in memory_use(some, behaviour()[few]))
-
-
 def test_situations_are_what_the_game_says_of_the_agent() -> None:
     own = {"food": [19, 20, 90, 90, 90], "water": [90, 20, 19, 90, 90], "latest_combat_tick": [0, 0, 0, 3, 3]}
     records, metadata = hand_made([HandMade(row=[30] * 5, col=[30] * 5, own=own)])
@@ -341,62 +328,43 @@ def direction(weight: np.ndarray) -> Direction:
 
 
 def intervention(folder: Path, **changed: object) -> Path:
-    """The files of a finished run that followed an edit, as intervene.py leaves them."""
-    folder.mkdir(parents=True)
-    file = folder / "directions.safetensors"
+    """A finished run that followed an edit, as intervene.py leaves it."""
+    file = folder.with_suffix(".safetensors")
     write_directions(file, [direction(np.eye(UNITS)[1])])
     arguments = {"edit": "steer", "direction": "ic_1", "change": False, "directions": str(file), "further": []}
-    run = {"arguments": {**arguments, **changed}, "input": {"policy": POLICY, "directions": sha256(file)}, "seed": 0}
     number = {"value": 3.5, "low": 3.0, "high": None}
     persistence = {"policy": "trained", "what": "hidden", "left": [{"value": 1.0}, {"value": 0.8}], "half_life": number}
-    other = {**persistence, "policy": "untrained"}
     arms = [{"kind": "edit", "dose": 1.5}, {"kind": "edited once", "dose": 1.5}]
-    effects = {"persistences": [other, persistence], "arms": arms, "summary": []}
-    done = {}
-    for name, content in (("run.json", run), ("effects.json", effects)):
-        (folder / name).write_text(json.dumps(content))
-        done[name] = {"sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(), "bytes": 1}
-    (folder / "DONE.json").write_text(json.dumps({"files": done}))
+    input_ = {"policy": POLICY, "directions": sha256(file)}
+    with RunFolder(folder, {"arguments": {**arguments, **changed}, "input": input_, "seed": 0}) as run:
+        persistences = [{**persistence, "policy": "untrained"}, persistence]
+        run.save_json("effects.json", {"persistences": persistences, "arms": arms, "summary": []})
     return folder
 
 
-def test_what_an_intervention_measured_is_read(tmp_path: Path) -> None:
-    (result,) = read_followed(str(intervention(tmp_path / "run")), POLICY)
+def test_what_an_intervention_measured_is_read_and_other_runs_are_refused(tmp_path: Path) -> None:
+    run = str(intervention(tmp_path / "run"))
+    (result,) = read_followed(run, POLICY)
     assert result.dose == 1.5 and result.held_at == 0.25 + 1.5 * 2.0
     half_life = result.measured["hidden"].half_life
     assert (half_life.value, half_life.high) == (3.5, np.inf)
     assert result.measured["hidden"].left.tolist() == [1.0, 0.8]
     assert read_followed("", POLICY) == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+    assert_refuses("edited another policy", read_followed, run, "b" * 64)
+    assert_refuses("intervene.py", read_followed, str(tmp_path), POLICY)
+    cases: tuple[tuple[dict[str, object], str], ...] = (
         ({"edit": "clear", "direction": None}, "made another edit"), ({"direction": "ic_1,ic_2"}, "made another edit"),
         ({"further": [{"edit": "steer"}]}, "made another edit"), ({"change": True}, "--change"),
         ({"along": "covariance"}, "--along"), ({"features": "features.safetensors"}, "sparse feature"),
         ({"directions": "nowhere.safetensors"}, "which is not there"), ({"direction": "ic_9"}, "holds no direction"),
-    ],
-)  # fmt: skip
-def test_other_runs_are_refused(tmp_path: Path, changed: dict[str, object], message: str) -> None:
-    folder = intervention(tmp_path / "run", **changed)
-    assert_refuses(message, read_followed, str(folder), POLICY)
-    assert_refuses("edited another policy", read_followed, str(folder), "b" * 64)
-    assert_refuses("intervene.py", read_followed, str(tmp_path), POLICY)
+    )  # fmt: skip
+    for place, (changed, message) in enumerate(cases):
+        assert_refuses(message, read_followed, str(intervention(tmp_path / str(place), **changed)), POLICY)
 
 
-def test_an_edit_of_the_hidden_state_says_nothing_of_the_cell_in_its_own_tick() -> None:
-    update = update_of(lstm_with(0.0, OPEN))
-    rng = np.random.default_rng(5)
-    read = rng.normal(size=(160, 1))
-    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
-    along = replace(direction(np.ones(1)), layer=LSTM_HIDDEN)
-    edit = FollowedEdit(Path("run"), along, 0.9, 1.5, {})
-    (result,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 8), 8, 0, lambda _: None)
-    assert result.computed.keys() == {"hidden"}
-
-
-def test_the_computed_half_life_is_that_of_the_memory() -> None:
+def test_the_computed_half_life_is_that_of_the_memory_and_an_edit_of_the_hidden_state_says_nothing_of_the_cell() -> (
+    None
+):
     memory = LeakyAverages(UNITS, 1)
     update = update_of(memory)
     tracks = of_noise(update)
@@ -415,3 +383,11 @@ def test_the_computed_half_life_is_that_of_the_memory() -> None:
     (row,) = edit_rows([result])
     assert row["measured"] == 3.5 and row["computed"] == pytest.approx(constants[unit] * np.log(2), abs=0.15)
     assert "ic_1, dose +1.5, hidden states: measured 3.5 (3.0 to not reached)" in edit_lines([result])[-1]
+    update = update_of(lstm_with(0.0, OPEN))
+    rng = np.random.default_rng(5)
+    read = rng.normal(size=(160, 1))
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
+    along = replace(direction(np.ones(1)), layer=LSTM_HIDDEN)
+    edit = FollowedEdit(Path("run"), along, 0.9, 1.5, {})
+    (result,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 8), 8, 0, lambda _: None)
+    assert result.computed.keys() == {"hidden"}

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import train_probes
-from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
@@ -27,6 +26,9 @@ from analysis.probes.dataset import (
     traces,
     whole_view,
 )
+from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
+from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
+from analysis.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES
 from analysis.probes.inputs import inputs_named, recorded
 from analysis.probes.settings import ProbeSettings
 from analysis.probes.targets import (
@@ -44,7 +46,6 @@ from analysis.probes.targets import TARGETS as EVERY_TARGET
 from tests.command import assert_refuses
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made
 from tests.planted import planted_dump, write_planted
-from tests.planted_lives import make_lives
 from tests.recorded_probes import shared_probe_dump
 
 TARGETS = targets_named(
@@ -92,7 +93,9 @@ def by_life(records: Records) -> list[np.ndarray]:
     return [np.flatnonzero(index == life) for life in range(index.max() + 1)]
 
 
-def test_records_are_all_there_with_their_worlds(data: ProbeData, records: Records, dump: Path) -> None:
+def test_records_are_all_there_and_hidden_targets_are_worked_out_life_by_life(
+    data: ProbeData, records: Records, dump: Path
+) -> None:
     assert len(data) == len(records) > 1500 and len(data.lives) == 64
     assert data.worlds == 4 and not data.by_map  # two maps only, so episodes are the worlds
     np.testing.assert_array_equal(data.world, records.episode)
@@ -100,9 +103,6 @@ def test_records_are_all_there_with_their_worlds(data: ProbeData, records: Recor
     twin = [records.activations[f"untrained_{layer}"] for layer in ("lstm_hidden", "lstm_cell")]
     np.testing.assert_array_equal(data.inputs["untrained"], np.concatenate(twin, axis=1))
     np.testing.assert_array_equal(data.given[:, 0], records.tick)
-
-
-def test_hidden_targets_are_worked_out_life_by_life(data: ProbeData, records: Records) -> None:
     health, row = records.columns["truth/health"].astype(float), records.columns["row"].astype(float)
     for life in by_life(records):
         np.testing.assert_array_equal(column(data, "next_health_change")[life], [*np.diff(health[life]), np.nan])
@@ -140,14 +140,12 @@ def assert_remembered(records: Records, reach: np.ndarray, output: np.ndarray) -
     assert np.isfinite(output[:, 0]).sum() > 100
 
 
-def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeData, records: Records) -> None:
+def test_remembered_water_is_the_nearest_that_was_seen_and_is_not_also_where_the_view_narrows(
+    data: ProbeData, records: Records, metadata: DumpMetadata
+) -> None:
     output = np.stack([column(data, f"remembered_water_{case}") for case in ("distance", "rows", "cols")], axis=1)
     assert_remembered(records, np.full(len(records), 7), output)
-
-
-def test_where_the_view_narrows_water_beside_the_agent_is_remembered(records: Records, metadata: DumpMetadata) -> None:
-    """The same lives, seen whole until tick 3 and then two tiles far."""
-    narrow = records.tick >= 3
+    narrow = records.tick >= 3  # the same lives, seen whole until tick 3 and then two tiles far
     tile = records.tile.copy()
     tile[np.ix_(narrow, np.abs(OFFSETS).max(axis=1) > 2, [2])] = MATERIAL_NAMES.index("void")
     world = {**metadata.environment, "view_radius": 2, "narrow_from": 3}
@@ -236,20 +234,6 @@ def test_a_subsample_keeps_what_happened_between_and_the_true_future(
     np.testing.assert_array_equal(part.inputs["lstm_cell"], data.inputs["lstm_cell"][kept])
 
 
-def test_both_formats_give_the_same(dump: Path, wanted: Wanted, data: ProbeData, tmp_path: Path) -> None:
-    convert(dump, tmp_path / "json", "json", None, report=lambda share: None)
-    again = read_probe_data(tmp_path / "json", wanted)
-    for name, values in data.inputs.items():
-        np.testing.assert_array_equal(values, again.inputs[name], err_msg=name)
-    np.testing.assert_array_equal(data.targets, again.targets)
-
-
-def test_too_few_episodes_are_refused(wanted: Wanted, tmp_path: Path) -> None:
-    one = write_planted(tmp_path / "one", planted_dump(agents=2, ticks=10, episodes=1))
-    message = "one holds 1 episode: probes are fitted, tuned and tested on different ones"
-    assert_refuses(message, read_probe_data, one, wanted)
-
-
 def test_the_memory_of_a_record_follows_from_the_inputs(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed: list[float] = []
     monkeypatch.setattr(train_probes, "limited", lambda *arguments: needed.append(arguments[-1]))
@@ -274,29 +258,6 @@ def values(name: str, *lives: HandMade) -> np.ndarray:
 
 def still(ticks: int, **changes: object) -> HandMade:
     return HandMade(row=[5] * ticks, col=[5] * ticks, **changes)  # type: ignore[arg-type]
-
-
-def test_what_follows_is_of_the_same_life() -> None:
-    lives = make_lives([3, 1, 4])
-    assert record_in(1, lives).tolist() == [1, 2, -1, -1, 5, 6, 7, -1]
-    assert record_in(2, lives).tolist() == [2, -1, -1, -1, 6, 7, -1, -1]
-    happened = np.array([True, False, False, True, True, False, True, False])
-    assert next_record(happened, lives).tolist() == [-1, -1, -1, -1, 6, 6, -1, -1]
-    assert (next_record(np.zeros(8, bool), lives) == -1).all()
-
-
-def test_displacement_is_from_here_to_there_and_never_into_the_next_life() -> None:
-    lives = HandMade([10, 9, 9, 8], [20, 20, 21, 22]), HandMade([50, 51, 52], [60, 60, 60], agent=2)
-    rows, cols, later = (values(name, *lives) for name in ("rows_in_2_ticks", "cols_in_2_ticks", "rows_in_20_ticks"))
-    assert rows.tolist() == pytest.approx([-1, -1, NAN, NAN, 2, NAN, NAN], nan_ok=True)
-    assert cols.tolist() == pytest.approx([1, 2, NAN, NAN, 0, NAN, NAN], nan_ok=True)
-    assert np.isnan(later).all()
-
-
-def test_the_next_direction_is_that_of_the_next_tick() -> None:
-    """In records of any order; a look-up of recorded lives below has all directions."""
-    lives = still(4, moves=[NORTH, EAST, STAY, NORTH]), still(2, moves=[EAST, EAST], agent=2)
-    assert values("next_direction_is_east", *lives).tolist() == pytest.approx([1, 0, 0, NAN, 1, NAN], nan_ok=True)
 
 
 def test_meals_drinks_and_harvests_that_follow() -> None:
@@ -338,15 +299,12 @@ def test_death_is_known_where_the_recording_tells() -> None:
     assert both.tolist() == pytest.approx([0] * 2 + [1] * 10 + [0] + [NAN] * 10, nan_ok=True)
 
 
-def test_every_future_is_described_and_may_be_unknown() -> None:
+def test_every_future_is_described_and_may_be_unknown_while_the_present_action_is_known() -> None:
     assert (len(FUTURE), len(targets_named(["action"]))) == (26, 17)  # as --help says
     assert set(FUTURE) <= set(NOT_EVERYWHERE) and targets_named(["future"]) == tuple(FUTURE.values())
     assert all("nknown" in target.definition for target in FUTURE.values())
     curves = {(target.curve, target.ticks_ahead) for target in FUTURE.values() if target.curve}
     assert {ticks for _, ticks in curves} == set(HORIZONS) and len(curves) == 2 * len(HORIZONS)
-
-
-def test_the_present_action_is_known_in_every_record() -> None:
     npc = (-7, 2, 8, 4)
     life = still(3, moves=[EAST, STAY, NORTH], others={1: [npc]}, attacks={1: 0})
     seen = Observed(*hand_made([life]))
@@ -358,13 +316,16 @@ def test_the_present_action_is_known_in_every_record() -> None:
     assert not set(output) & set(NOT_EVERYWHERE) and set(output) <= set(EVERY_TARGET)
 
 
-def test_lives_with_a_missing_tick_are_refused(tmp_path: Path) -> None:
+def test_lives_with_a_missing_tick_and_too_few_episodes_are_refused(wanted: Wanted, tmp_path: Path) -> None:
     """As in a dump that holds only some of each life's ticks: two ticks on is then not the next but one record."""
     records, metadata = hand_made([still(6, episode=number) for number in range(3)])
     whole = write_hand_made(tmp_path / "whole", records, metadata)
     assert len(read_probe_data(whole, OF_THE_FUTURE)) == 18
     thinned = write_hand_made(tmp_path / "thinned", records.take(records.tick % 2 == 0), metadata)
     assert_refuses("has no record of the tick before 2", read_probe_data, thinned, OF_THE_FUTURE)
+    one = write_planted(tmp_path / "one", planted_dump(agents=2, ticks=10, episodes=1))
+    message = "one holds 1 episode: probes are fitted, tuned and tested on different ones"
+    assert_refuses(message, read_probe_data, one, wanted)
 
 
 def test_recorded_lives_go_where_they_went(dump: Path, metadata: DumpMetadata) -> None:

@@ -1,6 +1,7 @@
 """Probes held to planted truths: a memory that counts, what the input shows, and what nobody can know."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +43,7 @@ def measured(probed: Probed, resamples: np.ndarray) -> Findings:
     return findings(probed, INPUTS, resamples, chance(TARGETS))
 
 
-def test_a_memory_that_counts_has_a_large_advantage(measured: Findings) -> None:
+def test_a_memory_that_counts_has_a_large_advantage_and_adds_to_every_baseline(measured: Findings) -> None:
     for probe_kind in PROBES:
         advantage = measured.advantages[probe_kind, "lstm_hidden"]
         assert advantage.value[SINCE] > 0.3 and advantage.low[SINCE] > 0.2
@@ -50,17 +51,6 @@ def test_a_memory_that_counts_has_a_large_advantage(measured: Findings) -> None:
         assert advantage.low[LONG_AGO] > 0 and advantage.q[LONG_AGO] < 0.05
     assert measured.scores[LINEAR, "lstm_hidden"].value[SINCE] > 0.9
     assert measured.selectivities[LINEAR, "lstm_hidden"].low[SINCE] > 0.5
-
-
-def test_what_the_input_shows_gives_no_advantage(measured: Findings) -> None:
-    for key, advantage in measured.advantages.items():
-        assert advantage.low[SHOWN] <= 0 and advantage.q[SHOWN] > 0.5, key
-        # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
-        assert advantage.value[CUE] <= 0 and not advantage.q[CUE] < 0.5, key
-    assert measured.scores[LINEAR, "observation"].value[SHOWN] > 0.999
-
-
-def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_none(measured: Findings) -> None:
     for probe_kind in PROBES:
         added = measured.increments[probe_kind, "lstm_hidden"]
         assert set(added) == {"observation", "history_3", "untrained", EVERY_BASELINE}
@@ -71,7 +61,19 @@ def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_n
         assert added[EVERY_BASELINE].over[SINCE][1] in added
 
 
-def test_average_precision_is_of_binary_targets(measured: Findings, data: ProbeData) -> None:
+def test_what_the_input_shows_gives_no_advantage_and_noise_is_neither_known_nor_selective(
+    measured: Findings, data: ProbeData
+) -> None:
+    for key, advantage in measured.advantages.items():
+        assert advantage.low[SHOWN] <= 0 and advantage.q[SHOWN] > 0.5, key
+        # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
+        assert advantage.value[CUE] <= 0 and not advantage.q[CUE] < 0.5, key
+    assert measured.scores[LINEAR, "observation"].value[SHOWN] > 0.999
+    for key, selectivity in measured.selectivities.items():
+        assert (selectivity.low[[NOISE, COIN]] < 0).all(), key
+        assert selectivity.q[[NOISE, COIN]].min() > 0.05, key
+    for key, score in measured.scores.items():
+        assert score.value[NOISE] < 0.05 and abs(score.value[COIN] - 0.5) < 0.05, key
     precise = measured.precision[LINEAR, "observation"]
     assert precise.value[CUE] > 0.999 and np.isnan(precise.value[[SINCE, SHOWN, NOISE]]).all()
     share = data.targets[:, COIN].mean()
@@ -95,14 +97,6 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     np.testing.assert_array_equal(added[EVERY_BASELINE].value, added["history_3"].value)
 
 
-def test_noise_is_neither_known_nor_selective(measured: Findings) -> None:
-    for key, selectivity in measured.selectivities.items():
-        assert (selectivity.low[[NOISE, COIN]] < 0).all(), key
-        assert selectivity.q[[NOISE, COIN]].min() > 0.05, key
-    for key, score in measured.scores.items():
-        assert score.value[NOISE] < 0.05 and abs(score.value[COIN] - 0.5) < 0.05, key
-
-
 def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: np.ndarray) -> None:
     """The square of what is shown is no linear function of it."""
     square = replace(data, targets=data.targets[:, [SHOWN]] ** 2, inputs={"observation": data.inputs["observation"]})
@@ -122,7 +116,9 @@ def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: np.nd
         assert np.isnan(split["remaining"].value[NOISE])
 
 
-def test_targets_that_cannot_be_probed_say_why(data: ProbeData) -> None:
+def test_targets_that_cannot_be_probed_say_why_and_others_may_apply_to_some_records_only(
+    data: ProbeData, probed: Probed
+) -> None:
     targets = data.targets.copy()
     targets[:, SINCE] = 3
     targets[:, LONG_AGO] = np.arange(len(targets)) < 7
@@ -136,9 +132,6 @@ def test_targets_that_cannot_be_probed_say_why(data: ProbeData) -> None:
     assert few.reasons[CUE] is None and few.reasons[COIN] is None
     for losses in few.losses.values():
         assert np.isnan(losses.score[[SINCE, LONG_AGO, SHOWN, NOISE]]).all() and np.isfinite(losses.score[CUE])
-
-
-def test_a_target_may_apply_to_some_records_only(data: ProbeData, probed: Probed) -> None:
     targets = data.targets.copy()
     targets[::3, SINCE] = np.nan
     part = probe(replace(data, targets=targets), TARGETS, INPUTS[:1], PROBES, 0, lambda share: None)
@@ -186,64 +179,49 @@ SOURCE = Source("probe", "run", "dump", "counter", None)
 NOT_EVERYWHERE = NAMES.index("shown")
 
 
-@pytest.fixture(scope="module")
-def raw() -> np.ndarray:
-    """All units of the layer, far from 0 and on scales that differ by five orders, (B, UNITS + 1) float32."""
-    lives, _ = planted_lives()
-    scale = np.logspace(-3, 2, UNITS)
-    values = (np.random.default_rng(0).normal(size=(len(lives.index), UNITS)) + 3) * scale
-    return np.insert(values, FLAT, 0.7, axis=1).astype(np.float32)
+def raw_data() -> tuple[np.ndarray, ProbeData]:
+    """All units of the layer, (B, UNITS + 1) float32, and targets that they tell with some noise.
 
-
-@pytest.fixture(scope="module")
-def raw_data(raw: np.ndarray) -> ProbeData:
-    """Numbers and yes-or-no targets that the units tell with some noise, one of them of some records only."""
+    The units are far from 0 and on scales that differ by five orders; one target is of some records only.
+    """
     lives, world = planted_lives()
+    values = np.random.default_rng(0).normal(size=(len(lives.index), UNITS)) + 3
+    raw = np.insert(values * np.logspace(-3, 2, UNITS), FLAT, 0.7, axis=1).astype(np.float32)
     varying = np.arange(UNITS + 1) != FLAT
     x, rng = raw[:, varying], np.random.default_rng(1)
     output = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=(UNITS, len(TARGETS)))
     output += rng.normal(size=output.shape)
     targets = np.where([target.yes_or_no for target in TARGETS], output > 0, output)
     targets[lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
-    return ProbeData(
+    return raw, ProbeData(
         inputs={LAYER: x}, varying={LAYER: varying}, targets=targets, given=np.empty((len(world), 0)), world=world,
         episode=world, lives=lives, by_map=True, networks={}, bands={},
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def linear(raw_data: ProbeData) -> Probed:
+def test_the_file_says_what_the_probes_say_and_what_was_not_probed_has_no_direction(tmp_path: Path) -> None:
+    raw, data = raw_data()
     inputs = [item for item in ALL_INPUTS if item.name == LAYER]
-    return probe(raw_data, TARGETS, inputs, [LINEAR], 0, lambda share: None)
-
-
-def test_the_file_says_what_the_probes_say(raw_data: ProbeData, linear: Probed, raw: np.ndarray, tmp_path) -> None:
-    write_directions(tmp_path / "measured", directions_of(raw_data, TARGETS, linear.read_outs, SOURCE))
+    linear = probe(data, TARGETS, inputs, [LINEAR], 0, lambda share: None)
+    write_directions(tmp_path / "measured", directions_of(data, TARGETS, linear.read_outs, SOURCE))
     result = read_directions(tmp_path / "measured")
     assert [item.name for item in result] == [f"dump/{LAYER}/{name}" for name in NAMES]
-    predicted = linear.read_outs[LAYER].predict(raw_data.inputs[LAYER].astype(np.float64))  # (B, T)
+    predicted = linear.read_outs[LAYER].predict(data.inputs[LAYER].astype(np.float64))  # (B, T)
     for column, (target, item) in enumerate(zip(TARGETS, result, strict=True)):
         value = item.read_out(raw)
         np.testing.assert_allclose(value, predicted[:, column], atol=1e-5, rtol=0)
         assert item.weight.shape == (UNITS + 1,) and item.weight[FLAT] == 0
         assert item.unit == ("log-odds" if target.yes_or_no else target.unit)
-        applies = np.isfinite(raw_data.targets[:, column])
+        applies = np.isfinite(data.targets[:, column])
         assert item.mean == pytest.approx(value[applies].mean()) and item.spread == pytest.approx(value[applies].std())
-        counts = (
-            applies.sum(),
-            len(np.unique(raw_data.lives.index[applies])),
-            len(np.unique(raw_data.episode[applies])),
-        )
+        counts = (applies.sum(), *(len(np.unique(of[applies])) for of in (data.lives.index, data.episode)))
         assert (item.records, item.lives, item.episodes) == counts
         assert applies.all() == (column != NOT_EVERYWHERE)
-
-
-def test_what_was_not_probed_has_no_direction(raw_data: ProbeData, linear: Probed) -> None:
     read_out = linear.read_outs[LAYER]
     bias, weight = read_out.bias.copy(), read_out.weight.copy()
     bias[1], weight[:, 2] = np.nan, 0
-    result = directions_of(raw_data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
-    assert [item.name.split("/")[-1] for item in result] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]
+    fewer = directions_of(data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
+    assert [item.name.split("/")[-1] for item in fewer] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]
 
 
 def test_without_baselines_it_says_so_and_not_that_none_of_none_were_found() -> None:

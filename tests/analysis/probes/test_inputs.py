@@ -60,7 +60,9 @@ def test_probes_of_parts_are_those_of_an_array() -> None:
     np.testing.assert_array_equal(*networks)
 
 
-def test_inputs_come_back_from_disk_without_columns_that_never_change(tmp_path: Path) -> None:
+def test_inputs_come_back_from_disk_without_columns_that_never_change_and_a_full_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = StoredInputs(tmp_path)
     first, second = np.split(np.concatenate([np.ones((300, 1), np.float32), LEFT], axis=1), [100])
     second[:, -1] = 0
@@ -76,8 +78,6 @@ def test_inputs_come_back_from_disk_without_columns_that_never_change(tmp_path: 
     assert stored["ones"].shape == stored["nothing"].shape == (300, 0)
     assert not list(tmp_path.iterdir())  # the files have no names
 
-
-def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Full(io.FileIO):
         def write(self, content: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -52,23 +52,19 @@ def test_results_are_the_same_although_a_machine_was_lost(cluster: Cluster, dump
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes(), name
 
 
-@pytest.fixture
-def task_at_hand() -> Task:
+def test_what_a_job_refuses_is_passed_on(cluster: Cluster) -> None:
     lives, world = planted_lives(4)
     nothing, some = np.zeros((len(world), 0)), np.random.default_rng(0).random((len(world), 1))
     inputs = {"observation": some.astype(np.float32)}
     data = ProbeData(inputs, {}, {}, some, nothing, world, world, lives, by_map=True, networks={})
-    return Task(data, folds_of(world), np.array([False]), np.array([True]), seed=0)
+    task = Task(data, folds_of(world), np.array([False]), np.array([True]), seed=0)
 
+    def refuse(given: Task) -> Probed:
+        raise UserError(f"inputs {', '.join(given.data.inputs)} cannot be fitted")
 
-def refuse(task: Task) -> Probed:
-    raise UserError(f"inputs {', '.join(task.data.inputs)} cannot be fitted")
-
-
-def test_what_a_job_refuses_is_passed_on(cluster: Cluster, task_at_hand: Task) -> None:
     ray.init(cluster.address, log_to_driver=False, ignore_reinit_error=True)
     try:
-        assert_refuses("inputs observation cannot be fitted", do_on_ray, task_at_hand, [refuse], lambda share: None)
+        assert_refuses("inputs observation cannot be fitted", do_on_ray, task, [refuse], lambda share: None)
     finally:
         ray.shutdown()
 

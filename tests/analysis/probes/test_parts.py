@@ -1,21 +1,30 @@
-"""The parts that probes are made of, each against a library or a plain computation."""
+"""The parts that probes are made of, and logistic probes, each against a library or a plain computation."""
 
 import warnings
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
-from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score, log_loss, r2_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from analysis.probes import mlp
 from analysis.probes.dataset import TIME_CONSTANTS, Reservoir, traces
+from analysis.probes import logistic, mlp
+from analysis.probes.banded_ridge import fit_ridge_beside
+from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, traces
 from analysis.probes.inputs import Columns, inputs_named, title_of
+from analysis.probes.logistic import TrainingSet, basis_of, correlation, solve
 from analysis.probes.mlp import fit_mlp
 from analysis.probes.probing import mean_of_the_rest, shifted_within_lives, smooth_basis
 from analysis.probes.ridge import PENALTIES, Choice, Moments, NormalEquations, fit_ridge, fit_ridge_beside
 from analysis.probes.scores import average_precision, debiased_cka, draw_worlds, estimate, losses, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
+from analysis.probes.ridge import ALL_FOLDS, PENALTIES, Choice, Fitted, Moments, NormalEquations, fit_ridge
+from analysis.probes.scores import average_precision, draw_worlds, estimate, losses
+from analysis.probes.similarity import debiased_cka, similarities
+from analysis.probes.task import classified, mean_of_the_rest, shifted_within_lives, smooth_basis
 from analysis.statistics.resampling import folds_of
 from tests.command import assert_refuses
 from tests.planted_lives import make_lives
@@ -110,17 +119,7 @@ def test_two_blocks_are_banded_ridge_tuned_on_other_folds(rng: np.random.Generat
     assert result["other"].predicted.shape == y.shape and not np.allclose(result["other"].predicted, output, atol=0.1)
 
 
-def test_average_precision_is_the_librarys_in_each_world(rng: np.random.Generator) -> None:
-    y, predicted = rng.integers(0, 2, (90, 1)).astype(float), rng.normal(size=(90, 1))
-    world = np.repeat([0, 1, 2], 30)
-    y[world == 2] = 0  # a world without a positive has no say
-    result = average_precision(predicted, y, world, 3)
-    parts = [average_precision_score(y[world == n, 0], predicted[world == n, 0]) for n in (0, 1)]
-    counts = [y[world == n].sum() for n in (0, 1)]
-    assert result.score[0] == pytest.approx(np.average(parts, weights=counts)) and result.stake[2, 0] == 0
-
-
-def test_traces_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> None:
+def test_traces_and_reservoirs_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> None:
     lives, values = make_lives([1, 40, 7, 40]), rng.normal(size=(88, 3))
     result = traces(values, lives).reshape(88, len(TIME_CONSTANTS), 3)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
@@ -129,9 +128,6 @@ def test_traces_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> Non
             for tick in range(length):
                 trace = trace + (values[start + tick] - trace) / constant
                 np.testing.assert_allclose(result[start + tick, place], trace, rtol=1e-5, atol=1e-6)
-
-
-def test_a_reservoir_is_a_plain_loop_over_each_life_and_forgets_slowly(rng: np.random.Generator) -> None:
     lives, values = make_lives([60, 3, 60]), rng.normal(2, 5, (123, 4))
     reservoir = Reservoir.draw(values, seed=1)
     result = reservoir.run(values, lives)
@@ -171,18 +167,20 @@ def test_a_network_learns_a_target_that_no_record_of_the_stopping_fold_has(rng: 
     assert np.corrcoef(predicted[fold == 0, 0], y[fold == 0, 0])[0, 1] > 0.9
 
 
-def test_scores_are_the_librarys(rng: np.random.Generator) -> None:
+def test_scores_are_the_librarys_in_each_world_and_guessing_the_mean_scores_zero(rng: np.random.Generator) -> None:
     y = np.stack([rng.normal(size=90), rng.integers(0, 2, 90)], axis=1).astype(float)
     predicted = np.round(y + rng.normal(size=y.shape), 1)  # with ties
     one_world, ranked = np.zeros(90, np.int64), np.array([False, True])
     mean = np.broadcast_to(y.mean(axis=0), y.shape)
     score = losses(predicted, y, mean, one_world, 1, ranked).score
     np.testing.assert_allclose(score, [r2_score(y[:, 0], predicted[:, 0]), roc_auc_score(y[:, 1], predicted[:, 1])])
-
-
-def test_guessing_the_training_mean_scores_zero_and_worlds_on_another_scale_spoil_no_ranks(
-    rng: np.random.Generator,
-) -> None:
+    y, predicted = rng.integers(0, 2, (90, 1)).astype(float), rng.normal(size=(90, 1))
+    world = np.repeat([0, 1, 2], 30)
+    y[world == 2] = 0  # a world without a positive has no say
+    result = average_precision(predicted, y, world, 3)
+    parts = [average_precision_score(y[world == n, 0], predicted[world == n, 0]) for n in (0, 1)]
+    counts = [y[world == n].sum() for n in (0, 1)]
+    assert result.score[0] == pytest.approx(np.average(parts, weights=counts)) and result.stake[2, 0] == 0
     y, fold = rng.normal(size=(60, 1)) + np.repeat([0, 5, 9], 20)[:, None], np.repeat([0, 1, 2], 20)
     mean = mean_of_the_rest(y, fold)
     np.testing.assert_allclose(mean[0, 0], y[fold != 0].mean())
@@ -191,7 +189,9 @@ def test_guessing_the_training_mean_scores_zero_and_worlds_on_another_scale_spoi
     assert losses(y + 10 * world[:, None], y, y * 0, world, 2, np.ones(1, bool)).score[0] == 1
 
 
-def test_controls_stay_within_lives_and_keep_their_order(rng: np.random.Generator) -> None:
+def test_controls_stay_within_lives_folds_are_whole_worlds_and_given_variables_may_bend(
+    rng: np.random.Generator,
+) -> None:
     lives = make_lives([1, 2, 3, 40])
     values = np.arange(46.0)[:, None]
     shifted = shifted_within_lives(values, lives, seed=0)
@@ -201,9 +201,6 @@ def test_controls_stay_within_lives_and_keep_their_order(rng: np.random.Generato
         np.testing.assert_array_equal(part, np.roll(np.arange(start, start + length), -moved))
         assert moved > 0 or length == 1
     assert 10 <= shifted[6, 0] - 6 <= 30
-
-
-def test_folds_are_whole_worlds_of_like_size(rng: np.random.Generator) -> None:
     world = np.repeat(np.arange(12), rng.integers(50, 100, 12))
     folds = folds_of(world)
     assert sorted(set(folds.tolist())) == [0, 1, 2, 3, 4]
@@ -211,6 +208,11 @@ def test_folds_are_whole_worlds_of_like_size(rng: np.random.Generator) -> None:
     sizes = np.bincount(folds)
     assert sizes.max() < 2 * sizes.min()
     assert len(set(folds_of(np.array([0, 1, 2])).tolist())) == 3
+    given = np.column_stack([rng.uniform(-3, 3, 500), rng.integers(0, 3, 500)])
+    basis = smooth_basis(given)
+    y = np.column_stack([given[:, 0] ** 2, given[:, 1] == 1]).astype(float)
+    fitted = basis @ np.linalg.lstsq(basis, y, rcond=None)[0]
+    assert (1 - (fitted - y).var(axis=0) / y.var(axis=0) > 0.99).all()
 
 
 def test_intervals_cover_as_often_as_they_say(rng: np.random.Generator) -> None:
@@ -222,15 +224,7 @@ def test_intervals_cover_as_often_as_they_say(rng: np.random.Generator) -> None:
         assert 0.93 < ((result.low < 1) & (result.high > 1)).mean() < 0.97
 
 
-def test_cka_is_one_of_rotations_and_none_of_strangers(rng: np.random.Generator) -> None:
-    x = rng.normal(size=(80, 30)) * np.arange(1, 31)
-    rotation, _ = np.linalg.qr(rng.normal(size=(30, 30)))
-    assert debiased_cka(x, 3 * x @ rotation + 5) == pytest.approx(1)
-    strangers = [debiased_cka(rng.normal(size=(60, 200)), rng.normal(size=(60, 200))) for _ in range(50)]
-    assert abs(np.mean(strangers)) < 0.02  # the plain estimator would give about 0.8
-
-
-def test_cka_is_that_of_the_kernels(rng: np.random.Generator) -> None:
+def test_cka_is_that_of_the_kernels_one_of_rotations_and_none_of_strangers(rng: np.random.Generator) -> None:
     """Song et al. 2012, equation 5, written out with (N, N) matrices."""
     x, y = rng.normal(size=(25, 4)), rng.normal(size=(25, 6))
     y[:, 0] += x[:, 0]
@@ -243,9 +237,14 @@ def test_cka_is_that_of_the_kernels(rng: np.random.Generator) -> None:
         return (np.trace(k @ m) + sums - 2 / (n - 2) * (one @ k @ m @ one)) / (n * (n - 3))
 
     assert debiased_cka(x, y) == pytest.approx(hsic(x, y) / np.sqrt(hsic(x, x) * hsic(y, y)))
+    x = rng.normal(size=(80, 30)) * np.arange(1, 31)
+    rotation, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    assert debiased_cka(x, 3 * x @ rotation + 5) == pytest.approx(1)
+    strangers = [debiased_cka(rng.normal(size=(60, 200)), rng.normal(size=(60, 200))) for _ in range(50)]
+    assert abs(np.mean(strangers)) < 0.02  # the plain estimator would give about 0.8
 
 
-def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> None:
+def test_slow_lives_do_not_make_strangers_alike_and_equal_layers_are_without_warnings(rng: np.random.Generator) -> None:
     """Two layers that share nothing, each constant through every life: records would look alike, lives do not."""
     lives = make_lives([30] * 60)
     layers = {name: np.repeat(rng.normal(size=(60, 20)), 30, axis=0) for name in ("one", "other")}
@@ -253,10 +252,6 @@ def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> Non
     assert abs(value) < 0.1 and low < 0 < high
     layers["still"] = np.ones((1800, 20))
     assert all(np.isnan(similarities(layers, lives, lives.index // 10, seed=0)["one", "still"]))
-
-
-def test_equal_layers_are_alike_without_warnings(rng: np.random.Generator) -> None:
-    lives = make_lives([30] * 60)
     layers = dict.fromkeys(("one", "other"), rng.normal(size=(1800, 20)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -264,23 +259,12 @@ def test_equal_layers_are_alike_without_warnings(rng: np.random.Generator) -> No
     assert value == low == high == pytest.approx(1)
 
 
-def test_given_variables_may_bend(rng: np.random.Generator) -> None:
-    given = np.column_stack([rng.uniform(-3, 3, 500), rng.integers(0, 3, 500)])
-    basis = smooth_basis(given)
-    y = np.column_stack([given[:, 0] ** 2, given[:, 1] == 1]).astype(float)
-    fitted = basis @ np.linalg.lstsq(basis, y, rcond=None)[0]
-    assert (1 - (fitted - y).var(axis=0) / y.var(axis=0) > 0.99).all()
-
-
-def test_targets_are_enough_and_each_is_described() -> None:
+def test_targets_are_described_and_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     assert sum(name in OF_FEATURES for name in DEFAULT) >= 35 and set(HIDDEN) <= set(DEFAULT)
     assert len(set(DEFAULT)) == len(DEFAULT) == len(targets_named(["default"]))
     assert all(target.unit and target.definition.endswith(".") for target in TARGETS.values())
     assert_refuses(r"no target 'self_heath': did you mean self_health\?", targets_named, ["self_heath"])
     assert_refuses("no input 'lstm'", inputs_named, ["lstm"], [4])
-
-
-def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     name = "steps_757328_lstm_cell"
     own, watched = inputs_named(["lstm_cell", name], [4])
     assert own.name == "lstm_cell" and (watched.kind, watched.layers) == ("baseline", (name,))
@@ -290,3 +274,121 @@ def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     assert [item.name for item in inputs_named(["all", name], [4])][-1] == name
     assert len(inputs_named(["all", "lstm_cell"], [4])) == len(inputs_named(["all"], [4]))
     assert_refuses("no input 'steps_5_lstm_gate'", inputs_named, ["steps_5_lstm_gate"], [4])
+
+
+RECORDS = 3000
+FOLD = np.arange(RECORDS) % 4
+ONES = torch.ones(40, dtype=torch.float64)
+
+
+def correlated(rng: np.random.Generator) -> np.ndarray:
+    """Forty columns of which ten tell almost all, on scales far apart, one of them constant."""
+    x = rng.normal(size=(RECORDS, 10)) @ rng.normal(size=(10, 40)) + 0.1 * rng.normal(size=(RECORDS, 40))
+    x = x * rng.uniform(0.1, 30, 40) + 100
+    x[:, 3] = 7
+    return x.astype(np.float32)
+
+
+def labels(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a common and a rare event that the input tells, and coin flips, (B, 3)."""
+    signal = StandardScaler().fit_transform(x) @ rng.normal(size=40) / 3 + rng.logistic(size=RECORDS)
+    return np.stack([signal > 0, signal > np.sort(signal)[-21], rng.random(RECORDS) < 0.5], axis=1).astype(float)
+
+
+def library(x: np.ndarray, y: np.ndarray, penalty: float, solver: str = "lbfgs") -> LogisticRegression:
+    """Fit scikit-learn's to standardised input; its penalty is that of the sum of losses, and not relative."""
+    strength = penalty * y.mean() * (1 - y.mean()) * len(y)
+    return LogisticRegression(C=1 / strength, solver=solver, tol=1e-7, max_iter=20_000).fit(x, y)
+
+
+def tensors(*arrays: np.ndarray) -> list[list[torch.Tensor]]:
+    return [list(torch.from_numpy(array.astype(np.float32)).split(1000)) for array in arrays]
+
+
+@pytest.mark.parametrize(("close_enough", "tolerance"), [(1e-10, 1e-3), (None, 0.05)])
+def test_it_is_the_librarys(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, close_enough: float | None, tolerance: float
+) -> None:
+    if close_enough:
+        monkeypatch.setattr(logistic, "_CLOSE_ENOUGH", close_enough)
+    raw = correlated(rng)
+    x, y = StandardScaler().fit_transform(raw.astype(float)), labels(raw, rng)
+    assert y[:, 1].sum() == 20
+    blocks, answers = tensors(x, y)
+    penalties = np.repeat([1e-4, 1e-2, 1.0], 3)
+    training, basis = TrainingSet(blocks, answers, ONES), basis_of(correlation(blocks), ONES)
+    result = solve(training, basis, torch.arange(3).repeat(3), torch.from_numpy(penalties)).numpy()
+    for column, penalty in enumerate(penalties):
+        truth = y[:, column % 3]
+        theirs = library(x, truth, penalty, "newton-cholesky")
+        assert np.abs(result[:-1, column] - theirs.coef_[0]).max() < tolerance * np.abs(theirs.coef_).max()
+        assert result[-1, column] == pytest.approx(theirs.intercept_[0], abs=tolerance * 10)
+        ours = log_loss(truth, 1 / (1 + np.exp(-(x @ result[:-1, column] + result[-1, column]))))
+        strength = penalty * truth.mean() * (1 - truth.mean()) / 2
+        difference = ours - log_loss(truth, theirs.predict_proba(x)[:, 1])
+        difference += strength * ((result[:-1, column] ** 2).sum() - (theirs.coef_**2).sum())
+        entropy = log_loss(truth, np.full(RECORDS, truth.mean()))
+        assert -1e-6 < difference < 1e-3 * entropy
+
+
+def fit(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
+    """Fit as probes are fitted: every target is yes-or-no."""
+    return classified(x, y, fold, np.ones(y.shape[1], bool), fit_ridge(x, y, fold))
+
+
+def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: np.random.Generator) -> None:
+    """The whole cross-validation again, with scikit-learn's: the same predictions, also of rare events."""
+    x = correlated(rng)
+    y = labels(x, rng)
+    result = fit(x, y, FOLD)
+    assert result.choices.keys() == {0, 1, 2, 3, ALL_FOLDS}
+    chosen_by = fit_ridge(x, y, FOLD).choices
+    for test in range(4):
+        rest = test != FOLD
+        scaler = StandardScaler().fit(x[rest].astype(float))
+        for column, penalty in enumerate(chosen_by[test].penalty):
+            theirs = library(scaler.transform(x[rest]), y[rest, column], penalty)
+            expected = theirs.decision_function(scaler.transform(x[test == FOLD]))
+            np.testing.assert_allclose(result.predicted[test == FOLD, column], expected, atol=0.1, rtol=0.02)
+
+
+def test_numbers_beside_yes_or_no_targets_are_the_ridge_regressions(rng: np.random.Generator) -> None:
+    x = correlated(rng)
+    y = np.column_stack([x[:, 5] + rng.normal(size=RECORDS), labels(x, rng)[:, 0], x[:, 8]])
+    ridge = fit_ridge(x, y, FOLD)
+    both = classified(x, y, FOLD, np.array([False, True, False]), fit_ridge(x, y, FOLD))
+    np.testing.assert_array_equal(both.predicted[:, [0, 2]], ridge.predicted[:, [0, 2]])
+    np.testing.assert_array_equal(both.read_outs.weight[:, [0, 2]], ridge.read_outs.weight[:, [0, 2]])
+    assert both.predicted[:, 1].min() < -1 < ridge.predicted[:, 1].min()  # log-odds, not shares
+
+
+def test_planted_events_are_found_coins_are_not_and_what_has_no_fault_stays_finite(rng: np.random.Generator) -> None:
+    x = correlated(rng)
+    y = labels(x, rng)
+    fitted = fit(x, y, FOLD)
+    common, rare, coin = (roc_auc_score(y[:, i], fitted.predicted[:, i]) for i in range(3))
+    assert common > 0.75 and rare > 0.75 and abs(coin - 0.5) < 0.04
+    odds = x @ fitted.read_outs.weight + fitted.read_outs.bias
+    assert roc_auc_score(y[:, 0], odds[:, 0]) >= common
+    likely = 1 / (1 + np.exp(-odds))
+    np.testing.assert_allclose(likely.mean(axis=0), y.mean(axis=0), atol=1e-3)  # an unpenalised intercept sees to it
+    assert fitted.read_outs.weight[3].tolist() == [0, 0, 0]
+    x = rng.normal(size=(400, 5)).astype(np.float32)
+    x[:, 1] = x[:, 0] * 1000  # the same again
+    fitted = fit(x, (x[:, :1] > 1).astype(float), np.arange(400) % 3)
+    assert np.isfinite(fitted.predicted).all() and np.isfinite(fitted.read_outs.weight).all()
+    assert roc_auc_score(x[:, 0] > 1, fitted.predicted[:, 0]) > 0.999
+
+
+def test_another_folds_answers_and_columns_that_only_its_records_vary_in_cannot_help(rng: np.random.Generator) -> None:
+    """A leak between folds would show here: the input names the record, and answers are coin flips."""
+    y, fold = rng.integers(0, 2, (120, 1)).astype(float), np.arange(120) % 4
+    predicted = fit(np.eye(120, dtype=np.float32), y, fold).predicted
+    for item in range(4):
+        np.testing.assert_allclose(np.ptp(predicted[fold == item]), 0, atol=1e-3)
+    x, fold = rng.normal(size=(400, 3)).astype(np.float32), np.arange(400) % 4
+    y = (x[:, :1] + rng.logistic(size=(400, 1)) > 0).astype(float)
+    before = fit(x, y, fold).predicted
+    strange = np.column_stack([x, np.where(fold == 0, 1e4 * rng.normal(size=400), 5)]).astype(np.float32)
+    after = fit(strange, y, fold).predicted
+    np.testing.assert_allclose(after[fold == 0], before[fold == 0], atol=0.02)

@@ -87,16 +87,13 @@ def test_contributions_add_up_to_the_read_out(layers: int, layer: int, of_cell: 
     torch.testing.assert_close(slope * (read - read.mean(dim=1, keepdim=True)), by_input)
 
 
-def test_what_is_played_is_what_torch_plays() -> None:
+def test_what_is_played_is_what_torch_plays_and_what_ticks_add_and_take_is_the_change() -> None:
     memory, read = random_memory(2), noise()
     _, (hidden, cell) = torch.nn.LSTM.forward(memory, read)
     life = played(memory, read)
     for number in range(2):
         torch.testing.assert_close(life[number].hidden[-1], hidden[number], rtol=0, atol=1e-12)
         torch.testing.assert_close(life[number].cell[-1], cell[number], rtol=0, atol=1e-12)
-
-
-def test_what_ticks_add_and_take_is_the_change_of_the_read_out() -> None:
     memory, read = random_memory(1), noise()
     (layer,) = played(memory, read)
     weight = torch.randn(SIZE, dtype=torch.float64)
@@ -122,7 +119,7 @@ def test_a_latch_is_written_by_its_cue_through_the_candidate_and_never_lost() ->
     assert float(other[:, :-1].abs().max()) < 1e-6  # the other unit's read-out is of the last tick alone
 
 
-def test_a_counter_is_written_by_every_event_through_the_input_gate() -> None:
+def test_a_counter_is_written_through_the_input_gate_and_what_is_cleared_by_the_forget_gate() -> None:
     """One unit adds the same candidate whenever its input opens the gate."""
     memory = built(1, {(INPUT, 0, 0): 2 * OPEN}, {(INPUT, 0): -OPEN, (FORGET, 0): OPEN, (CANDIDATE, 0): 1.0})
     events = torch.from_numpy((np.random.default_rng(1).random((TICKS, LIVES, 1)) < 0.4).astype(float))
@@ -130,10 +127,6 @@ def test_a_counter_is_written_by_every_event_through_the_input_gate() -> None:
     torch.testing.assert_close(below[INPUT, :, :, 0], events[:, :, 0] * np.tanh(1.0), rtol=1e-6, atol=1e-8)
     others = [below[gate].abs().max() for gate in (FORGET, CANDIDATE, OUTPUT)]
     assert max(map(float, others)) < 1e-6
-
-
-def test_a_forget_gate_that_clears_the_memory_is_what_wrote_the_difference() -> None:
-    """All lives write the same in the first tick; some forget it later."""
     memory = built(2, {(CANDIDATE, 0, 0): 1.0, (FORGET, 0, 1): -2 * OPEN}, {(INPUT, 0): OPEN, (FORGET, 0): OPEN})
     read = torch.zeros(4, 2, 2, dtype=torch.float64)
     read[0, :, 0], read[2, 1, 1] = 1.0, 1.0
@@ -174,15 +167,11 @@ def test_shares_of_parts_that_add_up_add_up_to_one() -> None:
     assert np.isnan(Resampled(np.arange(4.0)).shares("kind", {"all": np.arange(4.0)})[0].low)
 
 
-def direction(layer: str, weight: np.ndarray) -> Direction:
-    source = Source("probe", "run", "dump", "policy", None)
-    return Direction("goal", layer, weight.astype(np.float32), 0.0, "units", 0.0, 1.0, 10, 10, 1, source)
-
-
 def circuit_of(policy: RecurrentPolicy, layer: str, weight: np.ndarray, read: np.ndarray) -> Circuit:
     assert isinstance(policy.memory, LSTM)
-    memory = copy.deepcopy(policy.memory).double()
-    return find_circuit(policy, memory, direction(layer, weight), read, {}, 0)
+    source = Source("probe", "run", "dump", "policy", None)
+    goal = Direction("goal", layer, weight.astype(np.float32), 0.0, "units", 0.0, 1.0, 10, 10, 1, source)
+    return find_circuit(policy, copy.deepcopy(policy.memory).double(), goal, read, {}, 0)
 
 
 def test_the_circuit_of_a_latch_is_its_cue_its_two_units_and_the_moves_that_read_them() -> None:

@@ -64,22 +64,11 @@ def test_a_network_whose_heads_do_not_read_the_cue_gives_chance() -> None:
     assert follows(policy, LAYER, test, reader, lambda own, theirs: theirs, pairs).mean() == right.mean()
 
 
-def test_sources_are_other_lives_of_the_same_tick_with_either_value_as_often() -> None:
-    whole = situations(latch())
-    bases, sources = Sources(whole).pairs(2000, np.random.default_rng(0))
-    assert len(bases) == 2000 and (whole.tick[bases] == whole.tick[sources]).all()
-    assert (whole.life[bases] != whole.life[sources]).all()
-    assert (whole.label[bases] == whole.label[sources]).mean() == pytest.approx(0.5, abs=0.04)
-
-
-def test_units_that_never_vary_are_left_alone() -> None:
+def test_exchanges_are_between_lives_of_the_same_tick_and_leave_everything_else_alone() -> None:
     states = np.random.default_rng(0).normal(size=(200, UNITS)) * [1, 1, 0.5, 0, 1e-3, 1]
     components = alignment.varying(states)
     assert components.shape == (4, UNITS) and np.abs(components[:, 3:5]).max() < 0.01
     np.testing.assert_allclose(components @ components.T, np.eye(4), atol=1e-6)
-
-
-def test_an_exchange_leaves_everything_outside_of_the_subspace() -> None:
     random = np.random.default_rng(0)
     base, source = torch.from_numpy(random.normal(size=(2, 5, UNITS)))
     plane = torch.from_numpy(np.linalg.qr(random.normal(size=(UNITS, 2)))[0].T)
@@ -87,3 +76,8 @@ def test_an_exchange_leaves_everything_outside_of_the_subspace() -> None:
     torch.testing.assert_close(exchanged @ plane.T, source @ plane.T)
     rest = torch.eye(UNITS, dtype=torch.float64) - plane.T @ plane
     torch.testing.assert_close(exchanged @ rest, base @ rest)
+    whole = situations(latch())
+    bases, sources = Sources(whole).pairs(2000, np.random.default_rng(0))
+    assert len(bases) == 2000 and (whole.tick[bases] == whole.tick[sources]).all()
+    assert (whole.life[bases] != whole.life[sources]).all()
+    assert (whole.label[bases] == whole.label[sources]).mean() == pytest.approx(0.5, abs=0.04)
