@@ -1,7 +1,9 @@
-"""A summary's text matches its numbers, and every missing number has a reason."""
+"""Settings are refused or lead to folders of their own, and a summary's text matches its numbers."""
 
 import dataclasses
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,20 @@ import pytest
 from activation_store.selection import ALL_RECORDS
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summarise import ClusterStatistics, repeat_without, summarise
+from analysis.clusters.residuals import repeat_without
+from analysis.clusters.settings import AnalysisSettings
+from analysis.clusters.summarise import ClusterStatistics, summarise
 from analysis.clusters.summary import Summary
 from analysis.clusters.summary_text import as_text, format_p, verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURE_NAMES, FEATURES
+from analysis.features.registry import EXTENDED_FEATURES
 from analysis.labels import largest_first
 from analysis.lives import lives_of
 from analysis.statistics.stability import Stability
-from tests.planted import FIGHTING, Planted, planted_dump
+from common import command_line
+from tests.command import assert_refuses
+from tests.planted import FIGHTING, Planted, planted_dump, planted_metadata
 from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of
 
 PLANTED = planted_dump(agents=12, episodes=4, ticks=60)
@@ -53,7 +61,7 @@ def test_the_planted_behaviour_survives_and_is_what_the_cluster_is_about(summary
     assert cluster.persistence.same > cluster.persistence.chance_in_life + 0.2
 
 
-def test_the_verdict_comes_first_and_says_it_all(summary: Summary) -> None:
+def test_the_verdict_comes_first_and_says_it_all_and_counts_of_claims_add_up(summary: Summary) -> None:
     text = as_text(summary)
     assert text.startswith("Verdict\n")
     joined = " ".join(text.split("\n\n")[0].split())
@@ -69,9 +77,6 @@ def test_the_verdict_comes_first_and_says_it_all(summary: Summary) -> None:
     assert "they resample the 4 episodes whole" in joined and "No confound is flagged" in joined
     assert "nan" not in text
     assert max(len(line) for line in text.splitlines() if line.startswith("  Cluster")) <= 120
-
-
-def test_counts_of_claims_add_up(summary: Summary) -> None:
     effects = [effect for cluster in summary.clusters for effect in cluster.effects]
     assert summary.tested + summary.untested == len(effects) == 3 * len(FEATURES)
     assert summary.surviving == sum(effect.survives for effect in effects)
@@ -130,15 +135,6 @@ def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
         assert all(math.isnan(effect.d_complement_low) for effect in effects)
 
 
-def test_constant_features_have_no_effect_and_no_test() -> None:
-    data = planted_dataset(PLANTED)
-    data.values[:, 2] = 0.1
-    labels = largest_first(PLANTED.behaviour)
-    for cluster in summarised(data, labels, statistics_of(data, labels)).clusters:
-        effect = cluster.effects[2]
-        assert effect.d_complement == effect.d_baseline == 0 and math.isnan(effect.p) and not effect.survives
-
-
 def summarised(data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, **more: Any) -> Summary:
     """A summary of clusters that were not embedded anew."""
     never = Stability((), 0, (), reason="not tried")
@@ -156,68 +152,48 @@ def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
         assert any("Projection stability: UNSTABLE" in line for line in verdict(shaky))
 
 
-@pytest.mark.parametrize(
-    ("part", "reached", "words"),
-    [
-        ("over_seeds", (0.7, 0.9, 0.8), "Projection stability: NOT BEYOND A GAUSSIAN"),
-        ("over_lives", (0.5, 0.9), "Projection stability: NOT BEYOND A GAUSSIAN"),
-        ("over_seeds", (0.7, 0.8, 0.6), "Projection stability: stable"),
-        ("over_bootstraps", (1.0, 0.9, 1.0, 1.0), "Clustering stability: NOT BEYOND A GAUSSIAN"),
-    ],
-)
-def test_clusters_are_stable_only_beyond_those_of_a_gaussian(
-    summary: Summary, part: str, reached: tuple[float, ...], words: str
-) -> None:
+def test_clusters_are_stable_only_beyond_those_of_a_gaussian(summary: Summary) -> None:
     """However high the index: the run's own are .9 with other seeds and other lives."""
-    gaussian = dataclasses.replace(summary.stability.gaussian, **{part: reached})
-    output = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, gaussian=gaussian))
-    assert any(words in line for line in verdict(output))
+    beyond = "NOT BEYOND A GAUSSIAN"
+    for part, reached, words in (
+        ("over_seeds", (0.7, 0.9, 0.8), f"Projection stability: {beyond}"),
+        ("over_lives", (0.5, 0.9), f"Projection stability: {beyond}"),
+        ("over_seeds", (0.7, 0.8, 0.6), "Projection stability: stable"),
+        ("over_bootstraps", (1.0, 0.9, 1.0, 1.0), f"Clustering stability: {beyond}"),
+    ):
+        gaussian = dataclasses.replace(summary.stability.gaussian, **{part: reached})
+        output = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, gaussian=gaussian))
+        assert any(words in line for line in verdict(output))
 
 
-def test_shares_below_the_flag_are_put_into_words(summary: Summary) -> None:
+def test_shares_below_the_flag_and_small_clusters_that_dissolve_are_put_into_words(summary: Summary) -> None:
     cluster = summary.clusters[1]
     tick = dataclasses.replace(cluster.confounds[0], name="tick", q=0.01, excess=0.08, flagged=False)
     output = dataclasses.replace(cluster, confounds=(tick, *cluster.confounds[1:]))
     drifting = dataclasses.replace(summary, clusters=(summary.clusters[0], output, *summary.clusters[2:]))
     (line,) = [line for line in verdict(drifting) if line.startswith("Below the flag")]
     assert line.startswith("Below the flag, but more than chance: tick (cluster 1, 8.0%)")
+    assert not any("Not found again" in line for line in summary.verdict)
+    lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
+    lines = verdict(dataclasses.replace(summary, clusters=lost))
+    assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in lines)
 
 
-def test_with_six_episodes_differences_must_survive_shifts_of_whole_episodes() -> None:
+def test_many_clusters_are_told_in_the_table_six_episodes_are_shifted_whole_and_constants_are_not_tested() -> None:
+    many = planted_summary(PLANTED, np.arange(RECORDS) % 20)
+    assert any(line.startswith("Cluster 12 and smaller ones") for line in many.verdict)
+    assert "smaller ones" not in verdict_lines(many) and "\n20 clusters hold" in verdict_lines(many)
     planted = planted_dump(agents=6, episodes=6, ticks=40)
     summary = planted_summary(planted, largest_first(planted.behaviour))
     assert summary.method.episodes_shifted and not any("cannot tell a cluster" in line for line in summary.verdict)
     attacking = {effect.name: effect for effect in fighters(summary).effects}["is_attacking"]
     assert attacking.survives and attacking.survives_given_time
-
-
-def test_nothing_but_clusters_are_told_where_the_table_tells_them() -> None:
-    many = planted_summary(PLANTED, np.arange(RECORDS) % 20)
-    assert any(line.startswith("Cluster 12 and smaller ones") for line in many.verdict)
-    assert "smaller ones" not in verdict_lines(many) and "\n20 clusters hold" in verdict_lines(many)
-
-
-def test_thousands_are_written_in_full(summary: Summary) -> None:
-    effect = dataclasses.replace(
-        fighters(summary).effects[0], survives=True, survives_given_time=True, mean=1023.6, complement_mean=51.25,
-        d_complement=1.0,
-    )  # fmt: skip
-    assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
-
-
-def test_the_strongest_effects_are_those_whose_size_is_written_beside_them(summary: Summary) -> None:
-    sizes = [abs(effect.d_complement) for effect in fighters(summary).strongest]
-    assert sizes == sorted((abs(effect.d_complement) for effect in fighters(summary).effects), reverse=True)[:5]
-    (everything,) = planted_summary(PLANTED, CASES["one cluster of everything"]).clusters
-    assert len(everything.strongest) == 5
-
-
-def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary: Summary) -> None:
-    """The adjusted Rand index is dominated by the large clusters."""
-    assert not any("Not found again" in line for line in summary.verdict)
-    lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
-    output = verdict(dataclasses.replace(summary, clusters=lost))
-    assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in output)
+    data = planted_dataset(PLANTED)
+    data.values[:, 2] = 0.1
+    labels = largest_first(PLANTED.behaviour)
+    for cluster in summarised(data, labels, statistics_of(data, labels)).clusters:
+        effect = cluster.effects[2]
+        assert effect.d_complement == effect.d_baseline == 0 and math.isnan(effect.p) and not effect.survives
 
 
 def test_descriptions_leave_out_what_is_small_did_not_survive_or_only_tick_and_age_explain(summary: Summary) -> None:
@@ -228,6 +204,16 @@ def test_descriptions_leave_out_what_is_small_did_not_survive_or_only_tick_and_a
     assert describe(small, FEATURES) == "small differences only (|d| below 0.2)"
     none = tuple(dataclasses.replace(effect, survives=False) for effect in effects)
     assert describe(none, FEATURES) == "no feature that survives correction"
+    effect = dataclasses.replace(
+        fighters(summary).effects[0], survives=True, survives_given_time=True, mean=1023.6, complement_mean=51.25,
+        d_complement=1.0,
+    )  # fmt: skip
+    assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
+    sizes = [abs(effect.d_complement) for effect in fighters(summary).strongest]
+    assert sizes == sorted((abs(effect.d_complement) for effect in fighters(summary).effects), reverse=True)[:5]
+    (everything,) = planted_summary(PLANTED, CASES["one cluster of everything"]).clusters
+    assert len(everything.strongest) == 5
+    assert [format_p(value) for value in (0.0123, 0.0009, 1.0, float("nan"))] == ["0.012", "<0.001", "1.000", "n/a"]
 
 
 @pytest.mark.slow
@@ -271,5 +257,99 @@ def test_a_difference_is_not_found_again_in_another_cluster() -> None:
     assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)
 
 
-def test_p_values_are_written_shortly() -> None:
-    assert [format_p(value) for value in (0.0123, 0.0009, 1.0, float("nan"))] == ["0.012", "<0.001", "1.000", "n/a"]
+DEFAULTS = AnalysisSettings(Path("data/NAME"))
+METADATA = replace(planted_metadata(), records=1000, lives=10)
+
+
+def test_both_spellings_mean_the_same() -> None:
+    dashes = [
+        "hdbscan-min-cluster", "20", "cluster-before-umap", "pre-cluster-dims", "8", "umap-pairs", "umap-pairs-dims",
+        "4",
+    ]  # fmt: skip
+    words = ["x", *(word if word.isdigit() else f"--{word}" for word in dashes)]
+    underlined = ["x", *(word.replace("-", "_").replace("__", "--", 1) for word in words[1:])]
+    first, second = (command_line.parse(AnalysisSettings, "", args=given) for given in (words, underlined))
+    assert first == second
+    assert first.hdbscan_min_cluster == 20 and first.cluster_before_umap and first.umap_pairs_dims == 4
+
+
+CHANGES = [
+    {"subsample": 3}, {"skip_first": 0}, {"layer": "lstm_cell"}, {"features": "tick,self_food"}, {"projection": "tsne"},
+    {"projection": "pca"}, {"umap_neighbors": 16}, {"umap_min_dist": 0.2}, {"hdbscan_min_cluster": 16},
+    {"hdbscan_min_samples": 6}, {"cluster_before_umap": True}, {"cluster_before_umap": True, "pre_cluster_dims": 9},
+    {"cluster_before_umap": True, "metric_only": True}, {"feature_scatter": True}, {"umap_pairs": True},
+    {"umap_pairs": True, "umap_pairs_dims": 4}, {"dendrogram_explorer": True}, {"seed": 7}, {"tsne_perplexity": 9.0},
+    {"permutations": 499}, {"bootstraps": 499}, {"confidence": 0.9}, {"residualize": "tick,age"},
+]  # fmt: skip
+
+
+def test_other_settings_go_to_another_folder_and_combinations_that_work_are_not_refused() -> None:
+    folders = [DEFAULTS.run_folder, *(replace(DEFAULTS, **change).run_folder for change in CHANGES)]
+    assert folders[0] == Path("analysis_results/NAME-sub10-c15")
+    assert len(set(folders)) == len(folders)
+    assert all(len(folder.name) < 200 for folder in folders)
+    every = ",".join(feature.name for feature in EXTENDED_FEATURES)
+    assert len(replace(DEFAULTS, features=every, residualize=every).run_folder.name) < 200
+    for change in CHANGES:
+        settings = replace(DEFAULTS, **change)
+        settings.check()
+        if settings.layer == DEFAULTS.layer:
+            replace(settings, pre_cluster_dims=8).check_against(METADATA)
+
+
+OUT_OF_RANGE: dict[str, tuple[float, ...]] = {
+    "subsample": (0,), "max_records": (999,), "skip_first": (-1,), "hdbscan_min_cluster": (1,), "umap_neighbors": (1,),
+    "hdbscan_min_samples": (0,), "umap_min_dist": (1.5, float("nan")), "tsne_perplexity": (0.5, float("inf")),
+    "pre_cluster_dims": (1,), "umap_pairs_dims": (1, 101), "seed": (-1,), "permutations": (50,), "bootstraps": (-1,),
+    "confidence": (95.0,),
+}  # fmt: skip
+
+
+def test_what_cannot_work_is_refused() -> None:
+    for name, values in OUT_OF_RANGE.items():
+        for value in values:
+            message = f"--{name.replace('_', '-')} is {value}: must be "
+            assert_refuses(message, replace(DEFAULTS, **{name: value}).check)  # type: ignore[arg-type]
+    nothing = replace(DEFAULTS, metric_only=True)
+    assert_refuses("--metric-only leaves nothing to show: add", nothing.check)
+    assert_refuses("--dendrogram-explorer has no tree", replace(nothing, dendrogram_explorer=True).check)
+    for change, message in (
+        ({"layer": "nothing"}, "holds no layer 'nothing', only: action_decoder"),
+        ({"cluster_before_umap": True, "pre_cluster_dims": 17}, "--pre-cluster-dims is 17: layer .* has 16 units only"),
+        ({"subsample": 1000}, "--subsample 1000 keeps at most 11 of .*, two clusters of .* needs 30"),
+        ({"hdbscan_min_cluster": 500}, "--hdbscan-min-cluster 500 needs 1000"),
+        ({"hdbscan_min_samples": 110}, "--hdbscan-min-samples 110 needs 111"),
+        ({"umap_neighbors": 110}, "--umap-neighbors 110 needs 111"),
+        ({"projection": "tsne", "tsne_perplexity": 110.0}, "--tsne-perplexity 110 needs 112"),
+        ({"umap_pairs": True, "umap_pairs_dims": 100, "subsample": 20, "umap_neighbors": 5}, "-dims 100 needs 102"),
+    ):
+        assert_refuses(message, replace(DEFAULTS, **change).check_against, METADATA)  # type: ignore[arg-type]
+    for change, message in (
+        ({"features": "tick,life_fraction"}, "there is no feature 'life_fraction'"),
+        ({"features": ","}, "no features given"),
+        ({"features": "tick", "feature_scatter": True}, "needs two features or more"),
+        ({"residualize": "tick,tok"}, "--residualize tok: there is no such variable"),
+    ):
+        assert_refuses(message, replace(DEFAULTS, **change).choose_features, METADATA)  # type: ignore[arg-type]
+    both = replace(DEFAULTS, features="tick, self_food").choose_features(METADATA)
+    assert [feature.name for feature in both] == ["tick", "self_food"]
+
+
+def test_options_without_effect_are_told_and_without_clusters_few_records_are_enough() -> None:
+    assert DEFAULTS.without_effect() == []
+    (pairs,) = replace(DEFAULTS, umap_pairs_dims=4).without_effect()
+    (before,) = replace(DEFAULTS, pre_cluster_dims=4).without_effect()
+    assert pairs == "no effect without --umap-pairs: --umap-pairs-dims"
+    assert before == "no effect without --cluster-before-umap: --pre-cluster-dims"
+    metric = replace(DEFAULTS, metric_only=True, umap_pairs=True, hdbscan_min_cluster=20, umap_neighbors=20)
+    assert metric.without_effect() == ["no effect with --metric-only: --hdbscan-min-cluster"]
+    intervals = replace(DEFAULTS, metric_only=True, umap_pairs=True, bootstraps=99, confidence=0.9)
+    assert intervals.without_effect() == ["no effect without clusters and components: --bootstraps, --confidence"]
+    tests = replace(DEFAULTS, metric_only=True, cluster_before_umap=True, permutations=99)
+    assert tests.without_effect() == [], "components are tested too"
+    assert replace(intervals, cluster_before_umap=True).without_effect() == []
+    pca = replace(DEFAULTS, projection="pca", umap_min_dist=0.5, tsne_perplexity=5.0)
+    assert len(pca.without_effect()) == 2
+    metric.check_enough(2)
+    assert_refuses("any output needs 2", metric.check_enough, 1)
+    replace(DEFAULTS, projection="pca", umap_neighbors=5000).check_against(METADATA)

@@ -144,13 +144,9 @@ def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(r
     assert len(lines) == 1 + 2 * len(result) and all(line.count("\t") == lines[0].count("\t") for line in lines)
 
 
-def agreement(trainings: Trainings, *options: object):
-    where = (trainings.dump, "--policies-dir", trainings.policies)
-    return run_here("semantic_clusters.py", "agreement", *where, *options)
-
-
 def test_the_command_writes_what_it_prints(trainings: Trainings, tmp_path: Path) -> None:
-    done = agreement(trainings, "--policies", "other", "--bootstraps", 100, "-o", tmp_path / "results")
+    where = ("semantic_clusters.py", "agreement", trainings.dump, "--policies-dir", trainings.policies)
+    done = run_here(*where, "--policies", "other", "--bootstraps", 100, "-o", tmp_path / "results")
     assert done.returncode == 0, done.stderr
     output = json.loads((tmp_path / "results" / "agreement.json").read_text())
     assert [item["way"] for item in output["pairs"]].count(CODES) == 2 and output["one_in"] == EVERY
@@ -160,9 +156,8 @@ def test_the_command_writes_what_it_prints(trainings: Trainings, tmp_path: Path)
     assert (tmp_path / "results" / "agreement.tsv").read_text().startswith("way\tnetworks\tfirst\tsecond\tmeasure")
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
+def test_bad_input_is_refused_in_one_line(trainings: Trainings, tmp_path: Path) -> None:
+    cases: tuple[tuple[tuple[object, ...], tuple[str, ...]], ...] = (
         ((), ("--policies", "other trainings")),
         (("--policies", "plain"), ("plain has no codes", "--semantic.codes")),
         (("--policies", "masked"), ("masked cannot see", "mask_intrinsics is own, not off")),
@@ -170,31 +165,23 @@ def test_the_command_writes_what_it_prints(trainings: Trainings, tmp_path: Path)
         (("--policies", "othr"), ("no policy 'othr'", "did you mean other")),
         (("--policies", "other", "--states", 10), ("--states is 10", "200 to 100000")),
         (("--policies", "other", "--bootstraps", 10), ("--bootstraps is 10",)),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(trainings: Trainings, tmp_path: Path, options: tuple, parts: tuple) -> None:
-    assert_refused(agreement(trainings, *options, "-o", tmp_path / "results"), *parts)
+    )
+    where = ("semantic_clusters.py", "agreement", trainings.dump, "--policies-dir", trainings.policies)
+    for options, parts in cases:
+        assert_refused(run_here(*where, *options, "-o", tmp_path / "results"), *parts)
     assert not (tmp_path / "results").exists()
+    assert_refuses("too few states", draw_lives, trainings.dump, 50, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("layers", "fields", "parts"),
-    [
+def test_a_dump_that_lacks_something_is_refused(trainings: Trainings, small_world, task, maps, tmp_path: Path) -> None:
+    entrant = load_entrant(trainings.policies / "own.safetensors")
+    contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
+    for place, (layers, fields, message) in enumerate((
         (("lstm_hidden",), SEEN_FIELDS, "holds no layer semantic_code"),
         (("semantic_code",), SEEN_FIELDS, "holds no layer lstm_hidden"),
         (("lstm_hidden", "semantic_code"), ("Market", "Task"), "recorded without ActionTargets"),
-    ],
-)
-def test_a_dump_that_lacks_something_is_refused(
-    trainings: Trainings, small_world, task, maps, tmp_path: Path, layers: tuple, fields: tuple, parts: str
-) -> None:
-    entrant = load_entrant(trainings.policies / "own.safetensors")
-    contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
-    plan = RecordingPlan(1, 2, 4, layers, fields, format="parquet")
-    extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
-    metadata = read_metadata(tmp_path / "dump")
-    assert_refuses(parts, load_networks, tmp_path / "dump", metadata, ["other"], trainings.policies)
-
-
-def test_too_few_states_are_refused(trainings: Trainings) -> None:
-    assert_refuses("too few states", draw_lives, trainings.dump, 50, seed=0)
+    )):  # fmt: skip
+        dump = tmp_path / str(place)
+        plan = RecordingPlan(1, 2, 4, layers, fields, format="parquet")
+        extract(contest, plan, [dump], Workers(1), lambda *_: None)
+        assert_refuses(message, load_networks, dump, read_metadata(dump), ["other"], trainings.policies)

@@ -83,7 +83,9 @@ def test_states_belong_to_the_planted_source_that_adds_most_to_them(rng: np.rand
     assert adjusted_rand_score(labels_of(states)[clear], planted[clear]) > 0.9
 
 
-def test_behaviours_are_groups_of_motion_that_single_states_do_not_show(rng: np.random.Generator) -> None:
+def test_behaviours_are_groups_of_motion_that_single_states_do_not_show_and_are_found_in_trajectories(
+    rng: np.random.Generator, planted: tuple[np.ndarray, np.ndarray]
+) -> None:
     """Lives go up or down one unit, from places drawn at random: a state does not say which way, its path does."""
     way = rng.integers(2, size=LIVES)
     steps = np.tile(np.arange(TICKS, dtype=np.float64), (LIVES, 1)) * np.where(way, 1, -1)[:, None]
@@ -94,11 +96,8 @@ def test_behaviours_are_groups_of_motion_that_single_states_do_not_show(rng: np.
     motion = paths[:, UNITS * len(STEPS)] / np.abs(paths[old, UNITS * len(STEPS)]).mean()
     assert ((motion[old] > 0) == (way.repeat(TICKS)[old] == 1)).all()
     assert not paths[::TICKS, UNITS:].any(), "at the first tick of a life there are no differences"
-
-
-def test_behaviours_are_found_in_trajectories(planted: tuple[np.ndarray, np.ndarray]) -> None:
-    states, group = planted
-    paths = trajectories(states, whole_lives())
+    planted_states, group = planted
+    paths = trajectories(planted_states, whole_lives())
     settled = np.tile(np.arange(TICKS) % 10 >= max(STEPS), LIVES)  # no change of groups within the differences
     still = paths[settled]
     label = WAYS["behaviours"].fit(still, whole_lives(int(settled[:TICKS].sum())), 0)(still.copy())
@@ -137,24 +136,17 @@ STRATUM = np.random.default_rng(0).integers(5, size=RECORDS)
 ONES = np.ones(RECORDS)
 
 
-def test_information_is_the_sum_over_strata(rng: np.random.Generator) -> None:
+def test_information_is_the_sum_over_strata_beyond_what_they_and_chance_tell(rng: np.random.Generator) -> None:
     act = rng.integers(3, size=RECORDS)
     label = np.where(rng.random(RECORDS) < 0.5, act, rng.integers(3, size=RECORDS))
     shares = [(item == STRATUM).mean() for item in range(5)]
     parts = [mutual_info_score(label[item == STRATUM], act[item == STRATUM]) / np.log(2) for item in range(5)]
     assert conditional_information(label, act, STRATUM, ONES) == pytest.approx(np.dot(shares, parts))
-
-
-def test_what_only_the_stratum_tells_does_not_count(rng: np.random.Generator) -> None:
-    """Labels and acts both follow the place, and nothing else: no information given the place, much without."""
     act = (STRATUM + (rng.random(RECORDS) < 0.2)) % 5
     label = (STRATUM + (rng.random(RECORDS) < 0.2)) % 5
     given = information_beyond_chance(label, act, STRATUM, ONES, 0)
     plain = information_beyond_chance(label, act, np.zeros(RECORDS, np.int64), ONES, 0)
     assert abs(given) < 0.01 < 1 < plain
-
-
-def test_chance_is_taken_off(rng: np.random.Generator) -> None:
     label, act = rng.integers(8, size=RECORDS), rng.integers(10, size=RECORDS)
     strata = rng.integers(100, size=RECORDS)
     assert conditional_information(label, act, strata, ONES) > 0.5
@@ -181,7 +173,9 @@ def test_copies_count_like_records(rng: np.random.Generator) -> None:
     assert perplexity(np.array([0, 1, 2, 3]), np.ones(4)) == pytest.approx(4)
 
 
-def test_intervals_are_over_lives(rng: np.random.Generator) -> None:
+def test_intervals_are_over_lives_and_do_not_lean_to_the_side_to_which_resampling_moves_a_measure(
+    rng: np.random.Generator,
+) -> None:
     """Records of a life that are all the same carry one number, not a hundred."""
     value = rng.normal(size=40)
     result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: float(np.average(value[LIFE], weights=weight)))
@@ -189,10 +183,7 @@ def test_intervals_are_over_lives(rng: np.random.Generator) -> None:
     assert result.value == pytest.approx(value.mean()) and 3 * error < result.high - result.low < 5 * error
     alone = LifeResamples(np.zeros(9, np.int64), 100, 0).estimate(lambda weight: 1.0)
     assert alone.value == 1 and np.isnan(alone.low)
-
-
-def test_intervals_do_not_lean_to_the_side_to_which_resampling_moves_a_measure() -> None:
-    """Each life has a label of its own: every resample has fewer of them than there are."""
+    # Each life has a label of its own: every resample has fewer of them than there are.
     result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: perplexity(LIFE, weight))
     assert result.value == pytest.approx(40)
     assert result.low < result.value < result.high and result.high - result.value > 0.3 * (result.value - result.low)
@@ -253,20 +244,13 @@ def test_eight_modes_are_recovered_from_a_dump_with_three_dimensions_too() -> No
         assert adjusted_rand_score(truth, rule.labels_of(activations)) > 0.95
 
 
-def test_noise_has_no_codes_that_another_seed_finds_again() -> None:
+def test_noise_has_no_codes_that_another_seed_finds_again_a_fit_is_repeated_and_collapse_shows() -> None:
     noise = np.random.default_rng(1).normal(size=(STATES, WIDE)).astype(np.float32)
     first, second = (fitted(noise, seed)[0].labels_of(noise) for seed in (0, 1))
     assert adjusted_rand_score(first, second) < 0.2
-
-
-def test_a_fit_is_repeated_bit_for_bit() -> None:
     activations, _ = modes(5, separation=10)
-    (first, _), (again, _) = (fitted(activations, steps=120, states=64) for _ in range(2))
-    assert np.array_equal(first.weight, again.weight) and np.array_equal(first.places, again.places)
-
-
-def test_collapse_shows_in_the_perplexity() -> None:
-    """All states but four are the same: a codebook can only tell those four apart."""
+    (rule, _), (again, _) = (fitted(activations, steps=120, states=64) for _ in range(2))
+    assert np.array_equal(rule.weight, again.weight) and np.array_equal(rule.places, again.places)
     activations = np.zeros((STATES, WIDE), np.float32)
     activations[:4] = np.random.default_rng(0).normal(size=(4, WIDE))
     assert fitted(activations)[1].perplexity < 1.1

@@ -18,6 +18,10 @@ from analysis.sparse.outputs import matched, stability
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.states import Behaviours, SparseStates, Split, split_episodes
 from analysis.sparse.training import Epoch, FitPlan, Parameters, geometric_median, normalisation, train
+from analysis.sparse.meaning import TOP, description, meanings, shift_test, title, top_records
+from analysis.sparse.report import matched, stability
+from analysis.sparse.states import Behaviours, SparseStates, split_episodes
+from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
 from analysis.statistics.circular_shift import age_of
 from analysis.statistics.stability import gaussian_surrogate
 from common.array_files import read_tensors, write_tensors
@@ -45,12 +49,22 @@ def topk(planted: PlantedFeatures, tmp_path_factory: pytest.TempPathFactory) -> 
     return fitted(FitPlan("topk", FEATURES, K, 0, 30), planted.states, tmp_path_factory.mktemp("topk") / "x")[0]
 
 
-def test_planted_features_are_recovered(planted: PlantedFeatures, topk: SparseDictionary) -> None:
+def test_planted_features_are_recovered_with_their_strengths(planted: PlantedFeatures, topk: SparseDictionary) -> None:
     cosines = planted.cosines(topk.decoder)
     assert cosines.mean() > 0.95 and (cosines > 0.9).mean() > 0.9
     # Twice as many features as units are more than PCA can have.
     pca = baseline("pca", planted.states, FEATURES, K, SOURCE)
     assert np.abs(planted.directions @ pca.decoder.T).max(axis=1).mean() < 0.7
+    assert np.abs(np.linalg.norm(topk.decoder, axis=1) - 1).max() < 1e-5
+    states = torch.from_numpy(planted.states[:2000])
+    strengths = SparseCoder(topk).strengths(states).numpy()
+    assert ((strengths > 0).sum(axis=1) <= K).all() and (strengths >= 0).all()
+    # A planted feature is as strong as it was made.
+    for number in range(5):
+        partner = int((planted.directions[number] @ topk.decoder.T).argmax())
+        true, result = planted.strengths[:2000, number], strengths[:, partner]
+        both = (true > 0) & (result > 0)
+        assert both.sum() > 20 and np.abs(result[both] - true[both]).mean() < 0.4
 
 
 @pytest.mark.slow
@@ -132,7 +146,7 @@ def test_a_seed_decides_every_bit_with_and_without_an_interruption(
         np.testing.assert_array_equal(resumed.parameters[name], array)
 
 
-def test_another_or_a_damaged_training_and_states_that_never_vary_are_refused(
+def test_other_or_damaged_trainings_and_states_that_never_vary_are_refused_and_the_median_is_robust(
     planted: PlantedFeatures, tmp_path: Path
 ) -> None:
     assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
@@ -144,29 +158,6 @@ def test_another_or_a_damaged_training_and_states_that_never_vary_are_refused(
     del arrays["silent"]
     write_tensors(path, arrays, text, "autoencoder training")
     assert_refuses("is damaged", train, FitPlan("topk", 24, K, 0, 2), states, normal, path)
-
-
-def test_strengths_are_the_same_in_raw_units(planted: PlantedFeatures, topk: SparseDictionary) -> None:
-    assert np.abs(np.linalg.norm(topk.decoder, axis=1) - 1).max() < 1e-5
-    states = torch.from_numpy(planted.states[:2000])
-    strengths = SparseCoder(topk).strengths(states).numpy()
-    assert ((strengths > 0).sum(axis=1) <= K).all() and (strengths >= 0).all()
-    # A planted feature is as strong as it was made.
-    for number in range(5):
-        partner = int((planted.directions[number] @ topk.decoder.T).argmax())
-        true, result = planted.strengths[:2000, number], strengths[:, partner]
-        both = (true > 0) & (result > 0)
-        assert both.sum() > 20 and np.abs(result[both] - true[both]).mean() < 0.4
-
-
-def test_the_geometric_median_is_not_moved_by_outliers() -> None:
-    points = np.random.default_rng(0).standard_normal((1000, 3))
-    points[:100] += 1000
-    assert np.abs(geometric_median(points)).max() < 0.5 and points.mean() > 50
-    np.testing.assert_allclose(geometric_median(np.array([[0.0], [1.0], [5.0]])), [1.0], atol=1e-3)
-
-
-def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
     settings = SparseSettings(tmp_path / "dump", output_dir=tmp_path)
     settings.training_folder.mkdir()
     (settings.training_folder / ".plan.json.x.partial").touch()  # of a run that was killed at once
@@ -175,24 +166,22 @@ def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
         path.unlink()
     (settings.training_folder / "mine.txt").touch()
     assert_refuses("holds other files", claim, settings, {})
+    points = np.random.default_rng(0).standard_normal((1000, 3))
+    points[:100] += 1000
+    assert np.abs(geometric_median(points)).max() < 0.5 and points.mean() > 50
+    np.testing.assert_allclose(geometric_median(np.array([[0.0], [1.0], [5.0]])), [1.0], atol=1e-3)
 
 
 EPISODES = 8
 
 
-@pytest.fixture(scope="module", params=["json", "parquet"])
-def dump(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = planted_dump(episodes=EPISODES, ticks=20)
-    return write_planted(tmp_path_factory.mktemp("dump") / "dump", planted, format=request.param)
-
-
-def split(dump: Path, most: int) -> Split:
-    return split_episodes(dump, read_metadata(dump), 0, most)
-
-
-def test_a_quarter_is_tested_on_and_no_more_records_are_used_than_allowed_but_an_episode_of_each(dump: Path) -> None:
-    records = read_metadata(dump).records
-    parts, whole, half, least = (split(dump, most) for most in (records, 10**6, records // 2, 1))
+def test_a_quarter_is_tested_on_and_no_more_records_are_used_than_allowed_but_an_episode_of_each(
+    tmp_path: Path,
+) -> None:
+    dump = write_planted(tmp_path / "dump", planted_dump(episodes=EPISODES, ticks=20))
+    metadata = read_metadata(dump)
+    limits = (metadata.records, 10**6, metadata.records // 2, 1)
+    parts, whole, half, least = (split_episodes(dump, metadata, 0, most) for most in limits)
     assert sorted((*parts.train, *parts.test)) == list(range(EPISODES)) and len(parts.test) == 2
     assert 0 < len(half.train) <= 3 and len(half.test) == 1
     assert set(half.train) < set(whole.train) and set(half.test) < set(whole.test)
@@ -233,41 +222,29 @@ def behaving(seed: int) -> tuple[sparse.csr_array, Behaviours]:
     return sparse.csr_array(strengths.astype(np.float32)), behaviours
 
 
-@pytest.fixture(scope="module")
-def measured() -> Meanings:
-    return meanings(behaving(0), behaving(1), 0)
-
-
-def test_planted_features_are_described(measured: Meanings) -> None:
+def test_planted_features_are_described_and_noise_and_age_are_not() -> None:
+    measured = meanings(behaving(0), behaving(1), 0)
     features = features_named(BEHAVIOURS)
     assert measured.described[[FOOD, MOVING]].all()
     assert title(measured, FOOD, features) == "low self_food" and title(measured, MOVING, features) == "is_moving"
     words = description(measured, FOOD, features)
     assert "It goes strongly with low self_food (r -0." in words and "also at the same tick and age" in words
     assert measured.auc[FOOD, 0] < 0.05 and measured.auc[MOVING, 2] > 0.8
-
-
-def test_noise_and_age_are_not_described(measured: Meanings) -> None:
     noise = np.arange(NOISE, NOISES + 4)
     noise = noise[noise != NEVER]
     assert measured.described[noise].sum() <= 2  # 5% of what is described may be false
     assert not measured.described[AGE_ONLY]
-    features = features_named(BEHAVIOURS)
     assert "mostly in the last third of lives" in description(measured, AGE_ONLY, features)
     assert "It goes with none of the 5 behaviours" in description(measured, AGE_ONLY, features)
     assert title(measured, NEVER, features) == "never active in the test episodes" and np.isnan(measured.p[NEVER])
 
 
-def test_p_values_of_smooth_noise_are_uniform() -> None:
+def test_p_values_of_smooth_noise_are_uniform_and_density_and_top_records_are_those_of_lives() -> None:
     strengths, behaviours = behaving(2)
     noise = [number for number in range(NOISE, NOISES + 4) if number != NEVER]
     best = np.zeros(strengths.shape[1], np.int64)
     p = shift_test(strengths, behaviours.rest, best, behaviours, 0, permutations=199)[noise]
     assert 0.3 < np.median(p) < 0.7 and (p < 0.05).mean() < 0.2
-
-
-def test_density_over_a_life_and_top_records() -> None:
-    strengths, behaviours = behaving(3)
     result = meanings(behaving(0), (strengths, behaviours), 0)
     dense = strengths.toarray()
     np.testing.assert_allclose(result.density, (dense > 0).mean(axis=0))

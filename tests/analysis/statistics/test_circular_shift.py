@@ -90,19 +90,6 @@ def test_independent_features_and_clusters_give_few_findings(feature_course: str
     assert result <= LEVEL * RUNS and len(p) > 500 and np.mean(np.array(p) <= 0.05) < 0.065
 
 
-def test_a_plain_sum_would_take_independent_drifts_for_findings() -> None:
-    """Why the statistic is studentised: the test above fails without it, as this one shows."""
-    p = []
-    for run in range(40):
-        rng = np.random.default_rng([12, run])
-        lengths = [30] * 30
-        features = values_of(COURSES["drifting"], rng, lengths, 5)
-        labels = labels_of(COURSES["drifting"], rng, lengths)
-        sums = stacked(shifted_sums(features, labels, make_lives(lengths), 199, run))
-        p.append(counted_p(np.abs(sums.total[0]), np.abs(sums.total[1:])))
-    assert np.mean(np.array(p) <= 0.05) > 0.12
-
-
 def planted(rng: np.random.Generator, lives: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Three clusters; the first feature is higher in cluster 0, the second lower in cluster 1, the third is chance."""
     lengths = uneven_lengths(rng, lives)
@@ -113,12 +100,18 @@ def planted(rng: np.random.Generator, lives: int) -> tuple[np.ndarray, np.ndarra
     return features, labels, lengths
 
 
-def test_planted_differences_are_found_with_their_signs() -> None:
+def test_planted_differences_are_found_with_their_signs_and_only_what_is_wanted_is_tested() -> None:
     features, labels, lengths = planted(np.random.default_rng(0), 100)
     test = circular_shift_test(features, labels, make_lives(lengths), 499, 0)
     assert test.q[0, 0] < 0.01 and test.direction[0, 0] == 1
     assert test.q[1, 1] < 0.01 and test.direction[1, 1] == -1
     assert (test.q[:, 2] > LEVEL).all()
+    features, labels, lengths = planted(np.random.default_rng(4), 30)
+    wanted = np.array([[True, False, True], [False, False, False], [False, True, False]])
+    whole = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
+    part = circular_shift_test(features, labels, make_lives(lengths), 99, 0, wanted=wanted)
+    np.testing.assert_allclose(part.p[wanted], whole.p[wanted], rtol=1e-4)
+    assert np.isnan(part.p[~wanted]).all() and (part.direction[wanted] == whole.direction[wanted]).all()
 
 
 def test_neither_the_order_of_records_nor_features_in_parts_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,15 +218,6 @@ def test_episodes_are_shifted_whole() -> None:
         np.testing.assert_allclose(sums.together.squares, (shares**2).sum(axis=1), atol=1e-4)
 
 
-def test_only_what_is_wanted_is_tested() -> None:
-    features, labels, lengths = planted(np.random.default_rng(4), 30)
-    wanted = np.array([[True, False, True], [False, False, False], [False, True, False]])
-    whole = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
-    part = circular_shift_test(features, labels, make_lives(lengths), 99, 0, wanted=wanted)
-    np.testing.assert_allclose(part.p[wanted], whole.p[wanted], rtol=1e-4)
-    assert np.isnan(part.p[~wanted]).all() and (part.direction[wanted] == whole.direction[wanted]).all()
-
-
 DUMPS = 40
 
 
@@ -256,7 +240,7 @@ def test_what_drifts_with_the_tick_survives_without_it_only_and_behaviour_beyond
     assert result.q[0, 0] <= LEVEL and again.q[0, 0] <= LEVEL and again.direction[0, 0] == 1
 
 
-def test_courses_over_tick_and_age_are_told_apart_and_followed() -> None:
+def test_courses_over_tick_and_age_are_followed_and_what_they_explain_whole_cannot_be_tested() -> None:
     """Lives begin at different ticks; each begins with a jump that lasts one record."""
     lengths, births = [60] * 30, np.arange(30) * 7
     lives, age = make_lives(lengths), np.tile(np.arange(60), 30)
@@ -265,9 +249,6 @@ def test_courses_over_tick_and_age_are_told_apart_and_followed() -> None:
     course = time_course(np.column_stack([truth, tick]), tick, age_of(tick, lives))
     rest = np.column_stack([truth, tick]) - course.explained(tick, age)
     assert np.abs(rest[:, 0]).max() < 0.02 and np.abs(rest[:, 1]).max() < 1e-6
-
-
-def test_what_tick_and_age_explain_whole_cannot_be_tested() -> None:
     _, labels, lives, tick = drifting_together(np.random.default_rng([21, 1]))
     result, again = twice_tested(tick[:, None].astype(float), labels, lives, tick, 99)
     assert (result.q <= LEVEL).all() and np.isnan(again.p).all() and np.isnan(again.q).all()

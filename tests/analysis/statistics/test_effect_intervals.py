@@ -1,4 +1,4 @@
-"""Effect sizes are those of the records, baselines are fair samples, and intervals cover as often as they promise."""
+"""Effect sizes and means over trainings are those by hand, and their intervals cover as often as they promise."""
 
 import itertools
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from analysis.lives import Lives
 from analysis.statistics.effect_intervals import (
@@ -23,8 +24,11 @@ from analysis.statistics.effect_intervals import (
     run_lengths,
 )
 from analysis.statistics.inference import Inference
+from analysis.statistics.over_trainings import in_worlds, over_trainings
 from analysis.statistics.resampling import ENOUGH_EPISODES
+from tests.command import assert_refuses
 from tests.planted_lives import make_lives, smooth, uneven_lengths, values_of
+from tests.planted_trainings import null_rate
 
 
 def test_cohens_d_of_a_worked_example_and_without_spread() -> None:
@@ -36,12 +40,15 @@ def test_cohens_d_of_a_worked_example_and_without_spread() -> None:
     np.testing.assert_array_equal(cohens_d(flat, other), [0.0, -np.inf, np.inf])
 
 
-def test_pooled_draws_have_the_moments_of_all_their_rows() -> None:
+def test_pooled_draws_have_the_moments_of_all_their_rows_and_what_never_varies_no_spread() -> None:
     draws = np.random.default_rng(0).normal(size=(7, 11, 3)) + np.arange(7)[:, None, None]
     pooled, plain = pool([moments(draw) for draw in draws]), moments(draws.reshape(-1, 3))
     np.testing.assert_allclose(pooled.mean, plain.mean)
     np.testing.assert_allclose(pooled.variance, plain.variance)
     assert pooled.count == 11
+    groups = [moments(np.full((rows, 1), 0.5)) for rows in (0, 3, 1, 7)]
+    *_, last = complements([*groups, moments(np.arange(5.0)[:, None])])
+    assert last.variance.tolist() == [0.0]
 
 
 @settings(max_examples=50)
@@ -72,12 +79,6 @@ def test_complements_have_the_moments_of_all_other_rows(seed: int, clusters: int
         np.testing.assert_allclose(result.variance, expected.variance, rtol=1e-9)
 
 
-def test_a_complement_that_never_varies_has_no_spread() -> None:
-    groups = [moments(np.full((rows, 1), 0.5)) for rows in (0, 3, 1, 7)]
-    *_, last = complements([*groups, moments(np.arange(5.0)[:, None])])
-    assert last.variance.tolist() == [0.0]
-
-
 @settings(max_examples=50)
 @given(seed=st.integers(0, 1000), length=st.integers(1, 60), rows=st.integers(1, 200))
 def test_windows_are_contiguous_in_one_life_and_fill_the_rows(seed: int, length: int, rows: int) -> None:
@@ -97,13 +98,12 @@ def test_windows_are_contiguous_in_one_life_and_fill_the_rows(seed: int, length:
             assert stretch[0] == first or stretch[-1] == last
 
 
-@pytest.mark.parametrize("lengths", [[1], [4], [9], [50], [1, 4, 20]])
-def test_every_record_is_equally_likely_to_be_drawn(lengths: list[int]) -> None:
+def test_every_record_is_equally_likely_to_be_drawn() -> None:
     lives = make_lives([3, 10, 25], seed=0)
-    # Many rows a draw, so that cutting the last window does not matter.
-    drawn = random_windows(np.array(lengths), lives, 400_000, np.random.default_rng(0))
-    shares = np.bincount(drawn, minlength=38) / len(drawn)
-    np.testing.assert_allclose(shares, 1 / 38, rtol=0.06)
+    for lengths in ([1], [4], [9], [50], [1, 4, 20]):
+        # Many rows a draw, so that cutting the last window does not matter.
+        drawn = random_windows(np.array(lengths), lives, 400_000, np.random.default_rng(0))
+        np.testing.assert_allclose(np.bincount(drawn, minlength=38) / len(drawn), 1 / 38, rtol=0.06)
 
 
 def planted(shift: float, spread: float, share: float, records: int = 40_000) -> tuple[np.ndarray, np.ndarray, Lives]:
@@ -132,25 +132,17 @@ def test_planted_effects_are_neither_inflated_nor_deflated(shift: float, spread:
     assert effects.complement_mean[0, 0] == pytest.approx(0, abs=0.05)
 
 
-def test_a_feature_that_never_changes_has_no_effect() -> None:
+def test_constants_have_no_effect_everything_no_complement_and_baselines_do_not_depend_on_others() -> None:
     features, labels, lives = planted(1.0, 1.0, 0.2, records=4000)
     constant = np.full(len(labels), 0.1)
     effects = effect_sizes(np.column_stack([constant, features]), labels, lives, seed=0)
     assert effects.d_baseline[0, 0] == 0 and effects.d_complement[0, 0] == 0
     assert effects.mean[0, 0] == effects.baseline_mean[0, 0] == effects.complement_mean[0, 0] == 0.1
     assert effects.d_baseline[0, 1] > 0.5
-
-
-def test_a_cluster_of_everything_has_no_complement_and_noise_has_no_effects() -> None:
-    features, labels, lives = planted(1.0, 1.0, 0.2, records=4000)
     effects = effect_sizes(features, np.zeros_like(labels), lives, seed=0)
     assert np.isnan(effects.d_complement).all() and np.isnan(effects.complement_mean).all()
     assert abs(effects.d_baseline[0, 0]) < 0.05
     assert effect_sizes(features, np.full_like(labels, -1), lives, seed=0).d_baseline.shape == (0, 1)
-
-
-def test_a_clusters_baseline_does_not_depend_on_the_others() -> None:
-    features, labels, lives = planted(1.0, 1.0, 0.2, records=4000)
     alone = effect_sizes(features, labels, lives, seed=0)
     split = np.where(labels == -1, np.arange(len(labels)) % 2 - 1, labels)
     with_another = effect_sizes(features, np.where(split == 0, np.where(labels == 0, 0, 1), -1), lives, seed=0)
@@ -234,12 +226,16 @@ def test_two_clusters_that_share_a_dump_are_as_sure_of_what_sets_them_apart(hold
     np.testing.assert_allclose(result.complement_high[0], -result.complement_low[1])
 
 
-def test_less_confidence_gives_shorter_intervals_around_the_estimate() -> None:
+def test_less_confidence_gives_shorter_intervals_and_episodes_that_agree_in_sign_are_counted() -> None:
     values, labels, life, episode = dump(np.random.default_rng(3), 60, 1, 0.0)
     estimate = effect_sizes(values, labels, life, 0).d_complement
     wide, short = (effect_intervals(values, labels, life, episode, Inference(confidence=c)) for c in (0.95, 0.5))
     assert (wide.complement_low < short.complement_low).all() and (short.complement_high < wide.complement_high).all()
     assert ((short.complement_low < estimate) & (estimate < short.complement_high)).all()
+    values, labels, life, episode = dump(np.random.default_rng(5), 200, ENOUGH_EPISODES, 0.0)
+    turned = np.where((episode == 1)[:, None], -values, values)
+    result = effect_intervals(turned, labels, life, episode, Inference(bootstraps=99))
+    assert result.episodes[0] == ENOUGH_EPISODES and (result.agreeing[0] == ENOUGH_EPISODES - 1).all()
 
 
 def all_ends(measured: EffectIntervals) -> np.ndarray:
@@ -262,27 +258,17 @@ def test_what_cannot_be_resampled_has_no_interval() -> None:
     assert np.isfinite(beside.complement_low[0, 1:]).all()
 
 
-def test_episodes_that_agree_in_sign_are_counted() -> None:
-    values, labels, life, episode = dump(np.random.default_rng(5), 200, ENOUGH_EPISODES, 0.0)
-    turned = np.where((episode == 1)[:, None], -values, values)
-    result = effect_intervals(turned, labels, life, episode, Inference(bootstraps=99))
-    assert result.episodes[0] == ENOUGH_EPISODES and (result.agreeing[0] == ENOUGH_EPISODES - 1).all()
-
-
 def test_what_is_always_so_in_a_cluster_and_never_elsewhere_is_infinitely_apart() -> None:
     _, labels, life, episode = dump(np.random.default_rng(6), 60, 1, 0.0)
     for inside, sign in ((0.3, 1), (-7.1, -1)):
         values = np.where(labels == 0, inside, -0.1)[:, None]
         for first_in_cluster in (True, False):
             order = np.argsort((labels == 0) != first_in_cluster, kind="stable")
-            lives = lives_with(life.index[order])
+            index = life.index[order]
+            lengths = np.bincount(index)
+            lives = Lives(index, np.argsort(index, kind="stable"), np.cumsum(lengths) - lengths, lengths)
             result = effect_intervals(values[order], labels[order], lives, episode[order], Inference(bootstraps=99))
             assert result.complement_low[0, 0] == result.complement_high[0, 0] == sign * np.inf
-
-
-def lives_with(index: np.ndarray) -> Lives:
-    order, lengths = np.argsort(index, kind="stable"), np.bincount(index)
-    return Lives(index, order, np.cumsum(lengths) - lengths, lengths)
 
 
 SETTINGS = Inference(bootstraps=199)
@@ -303,3 +289,104 @@ def test_four_of_five_dumps_find_what_they_are_said_to_find(lives: int, episodes
     result = [(intervals(100 + run, lives, episodes, float(output)).complement_low > 0).mean() for run in range(60)]
     assert 0.7 < np.mean(result) < 0.9
     assert np.isnan(detectable(intervals(0, 1, 1, 0.0), 0.95)).all(), "without an interval nothing is said"
+
+
+def test_trainings_in_worlds_of_their_own_are_compared_as_student_and_welch_do() -> None:
+    first, second = np.array([-58.3, -29.5, -24.2]), np.array([6.0, 9.5, 4.0, 5.5])
+    alone = over_trainings([first[:, None]], "own", 0.95)
+    test = stats.ttest_1samp(first, 0)
+    wanted = [first.mean(), *test.confidence_interval(0.95), test.pvalue]
+    assert [alone.value, alone.low, alone.high, alone.p] == pytest.approx(wanted)
+    both = over_trainings([first[:, None], second[:, None]], "own", 0.9)
+    test = stats.ttest_ind(first, second, equal_var=False)
+    wanted = [first.mean() - second.mean(), *test.confidence_interval(0.9), test.pvalue]
+    assert [both.value, both.low, both.high, both.p] == pytest.approx(wanted)
+
+
+def test_shared_worlds_add_their_own_variance_and_the_interaction_counts_once() -> None:
+    """By hand: trainings' means 1, 3 (variance over T 1), worlds' means 0, 2, 4 (variance over W 4/3)."""
+    values = np.array([[-1.0, 1.0, 3.0], [1.0, 3.0, 5.0]])
+    result = over_trainings([values], "shared", 0.95)
+    quantile = (1 * stats.t.ppf(0.975, 1) + 4 / 3 * stats.t.ppf(0.975, 2)) / (7 / 3)
+    reach = quantile * np.sqrt(7 / 3)
+    assert [result.value, result.low, result.high] == pytest.approx([2, 2 - reach, 2 + reach])
+    again = over_trainings([values], "shared", 1 - result.p)
+    assert min(abs(again.low), abs(again.high)) == pytest.approx(0, abs=1e-6)  # p is where the interval meets 0
+    apart = over_trainings([values, values[::-1] - 7.0], "shared", 0.95)  # worlds are as good for either kind
+    assert apart.value == 7 and apart.high - 7 == pytest.approx(stats.t.ppf(0.975, 1) * np.sqrt(2))
+    rng = np.random.default_rng(3)
+    widths = [over_trainings([rng.standard_normal((20, 20))], "shared", 0.95) for _ in range(200)]
+    mean = np.mean([(width.high - width.low) / 2 for width in widths])
+    assert mean == pytest.approx(stats.t.ppf(0.975, 19) / 20, rel=0.15)
+
+
+def test_no_interval_without_two_trainings_two_worlds_a_value_of_each_or_anything_that_varies() -> None:
+    one_world, one_training, equal = np.array([[1.0], [2.0]]), np.array([[1.0, 2.0]]), np.full((3, 4), 1 / 3)
+    for kind, worlds in ((one_world, "shared"), (one_training, "shared"), (equal, "shared"), (equal[:, :1], "own")):
+        result = over_trainings([kind], worlds, 0.95)
+        assert result.value == pytest.approx(kind.mean()) and np.isnan([result.low, result.high, result.p]).all()
+    assert np.isnan(over_trainings([np.empty((2, 0))], "shared", 0.95).value)
+    (values,), worlds = in_worlds([[{"a": 1.0}, {"b": np.nan}, {"c": 2.0}]])
+    result = over_trainings([values], worlds, 0.95)  # of one training nothing is known: p is not the smallest there is
+    assert worlds == "own" and np.isnan([result.value, result.low, result.high, result.p]).all()
+
+
+@pytest.mark.parametrize(("trainings", "worlds"), [(3, 24), (4, 4), (8, 4)])
+def test_null_rate_is_held_whatever_the_worlds_share(trainings: int, worlds: int) -> None:
+    """Up to three quarters of the variance of trainings' means is common to them."""
+    runs, most = 500, 0.05 + 3 * np.sqrt(0.05 * 0.95 / 500)
+    for common in (0.25, 0.75):
+        assert null_rate(trainings, worlds, common, 0.5, shared=True, runs=runs) <= most, common
+    assert null_rate(trainings, worlds, 0.75, 0.5, shared=False, runs=runs) <= most
+
+
+def test_effects_are_found() -> None:
+    """An effect of four standard deviations of a training's mean, in four trainings."""
+    assert null_rate(4, 8, 0.25, 0.5, shared=True, runs=300, effect=4.0) > 0.8
+    assert null_rate(4, 8, 0.25, 0.5, shared=False, runs=300, effect=4.0) > 0.9
+
+
+def test_pairs_and_kinds_in_other_worlds_and_worlds_are_the_same_or_others() -> None:
+    """By hand: the kinds' own parts of variance, and those of the worlds, of each kind or of the difference."""
+    first, second = np.array([[0.0, 2.0], [2.0, 4.0]]), np.array([[10.0, 16.0, 13.0], [10.0, 16.0, 13.0]])
+    apart = over_trainings([first, second], "of a kind", 0.95)
+    parts, quantiles = np.array([1.0, 0.0, 1.0, 3.0]), stats.t.ppf(0.975, [1, 1, 1, 2])
+    reach = parts @ quantiles / 5 * np.sqrt(5)
+    assert [apart.value, apart.low, apart.high] == pytest.approx([-11, -11 - reach, -11 + reach])
+    better = first + np.array([[5.0], [7.0]])  # by the same in both worlds
+    pairs = over_trainings([first, better], "shared", 0.95, paired=True)
+    assert [pairs.value, pairs.high] == pytest.approx([-6, -6 + stats.t.ppf(0.975, 1)])
+    assert in_worlds([[{"a": 1.0}, {"a": 2.0}], [{"b": 3.0}, {"b": 5.0}]])[1] == "of a kind"
+    one, other = {"a": 1.0, "b": 2.0, "c": np.nan}, {"c": 5.0, "b": 4.0, "a": 3.0}
+    (shared,), worlds = in_worlds([[one, other]])
+    assert worlds == "shared" and shared.tolist() == [[1.0, 2.0], [3.0, 4.0]]  # the third lacks one value
+    (own,), worlds = in_worlds([[one, {f"other {world}": value for world, value in other.items()}]])
+    assert worlds == "own" and own.tolist() == [[1.5], [4.0]]
+    assert_refuses("share some of the worlds", in_worlds, [[one], [{"a": 1.0, "z": 1.0}]])
+
+
+def test_pairs_that_share_worlds_only_with_each_other_are_compared_by_their_differences() -> None:
+    """By hand: differences 2, 3 and 7; a world in which one of a pair has no value counts for neither."""
+    first = [{"a": 3.0, "b": 5.0}, {"c": 4.0, "d": 9.0}, {"e": 8.0, "f": 8.0}]
+    second = [{"a": 1.0, "b": 3.0}, {"c": 1.0, "d": np.nan}, {"e": 1.0, "f": 1.0}]
+    kinds, worlds = in_worlds([first, second], paired=True)
+    result = over_trainings(kinds, worlds, 0.95, paired=True)
+    test = stats.ttest_1samp([2.0, 3.0, 7.0], 0)
+    assert worlds == "own"
+    assert [result.value, result.low, result.p] == pytest.approx([4, test.confidence_interval(0.95).low, test.pvalue])
+    assert_refuses("share some of the worlds", in_worlds, [first, second])
+    mixed = [second[1], second[0], {"g": 1.0, "a": 2.0}]
+    assert_refuses("share some of the worlds", in_worlds, [first, mixed], paired=True)
+
+
+def test_one_kind_may_share_worlds_and_the_other_not() -> None:
+    """By hand: differences -2, 0 and 8, 28/3 of variance over T; the second's worlds' means -1, 1: 1; nothing else."""
+    first = [{"own 1": 0.0, "own 2": 0.0}, {"own 3": 3.0}, {"own 4": 12.0}]
+    second = [{"x": 1.0, "y": 3.0}, {"x": 2.0, "y": 4.0}, {"x": 3.0, "y": 5.0}]
+    quantile = stats.t.ppf(0.975, [2, 1])
+    for kinds, sign, wanted in (([first, second], 1, "of the second"), ([second, first], -1, "of the first")):
+        values, worlds = in_worlds(kinds, paired=True)
+        result = over_trainings(values, worlds, 0.95, paired=True)
+        reach = np.array([28 / 3, 1]) @ quantile / (31 / 3) * np.sqrt(31 / 3)
+        assert worlds == wanted
+        assert [result.value, result.high - result.value] == pytest.approx([sign * 2, reach])

@@ -63,18 +63,15 @@ def test_lives_are_drawn_whole_and_no_more_records_than_asked_for() -> None:
             assert len(np.unique(records)) == len(records)
 
 
-def test_clusters_that_are_there_are_found_again_in_other_lives() -> None:
+def test_clusters_that_are_there_are_found_again_in_other_lives_and_those_of_nothing_are_not() -> None:
     points = lumps(14.0)[:, :2]
     labels = METHOD.cluster(points)
     agreements, jaccard = bootstrap_stability(points, labels, make_lives(LENGTHS), METHOD, 0)
     assert labels.max() == 2 and min(agreements) > 0.9 and (jaccard > 0.9).all()
-
-
-def test_clusters_of_nothing_are_not_found_again() -> None:
-    points = np.random.default_rng(0).random((1200, 2))
+    nothing = np.random.default_rng(0).random((1200, 2))
     loose = ClusterMethod(project, functools.partial(hdbscan_labels, min_samples=2), min_cluster_size=15)
-    labels = loose.cluster(points)
-    agreements, jaccard = bootstrap_stability(points, labels, make_lives(LENGTHS), loose, 0)
+    labels = loose.cluster(nothing)
+    agreements, jaccard = bootstrap_stability(nothing, labels, make_lives(LENGTHS), loose, 0)
     assert labels.max() > 2 and np.mean(agreements) < 0.5 and np.nanmean(jaccard) < 0.5
 
 
@@ -105,19 +102,14 @@ def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
     assert asked == [200, 100, 15, 15, 15, 15, 4, 4, 4]
 
 
-def noting() -> tuple[ClusterMethod, list[tuple[int, int, int]]]:
-    """A method, and the list in which it notes what it is asked to embed."""
+def test_other_seeds_and_other_lives_are_embedded_anew_for_the_run_and_its_floor() -> None:
     asked: list[tuple[int, int, int]] = []
 
     def note(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
         asked.append((len(activations), seed, run_records))
         return project(activations, seed, run_records)
 
-    return ClusterMethod(note, METHOD.hdbscan, 50), asked
-
-
-def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run() -> None:
-    method, asked = noting()
+    method = ClusterMethod(note, METHOD.hdbscan, 50)
     lengths, activations = [20] * 400, lumps(6.0, 400)
     labels, seed = METHOD.cluster(activations), 2**32 - 1
     result = projection_stability(activations, labels, make_lives(lengths), method, seed)
@@ -126,9 +118,16 @@ def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run(
     assert all(4_000 < records <= SEED_RECORDS for records, _, _ in asked[SEEDS:])
     assert len(result.over_seeds) == SEEDS and len(result.over_embeddings) == EMBEDDED_ANEW
     assert result.seed_records == SEED_RECORDS and min(result.over_seeds) < 1.0  # planes differ, so what is found does
+    asked.clear()
+    lives = make_lives(lengths)
+    floor = stability_floor(activations, lives, method, seed)
+    assert asked[:FLOOR_SEEDS] == [(SEED_RECORDS, case, 8_000) for case in (seed, 0, 1)]
+    assert len(asked) == FLOOR_SEEDS + EMBEDDED_ANEW - 1 and len(floor.over_lives) == 2
+    assert len(floor.over_seeds) == 3 and len(floor.over_bootstraps) == 12
+    assert stability_floor(activations, lives, ClusterMethod(fail, METHOD.hdbscan, 50), 0).over_lives == ()
 
 
-def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
+def test_a_projection_that_makes_the_clusters_itself_is_called_out_and_why_no_seed_can_be_tried() -> None:
     """All seeds agree with each other on islands that have nothing to do with the run's: the run is the odd one."""
 
     def islands(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
@@ -139,9 +138,6 @@ def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
     method = ClusterMethod(islands, METHOD.hdbscan, 50)
     result = projection_stability(lumps(1.0), labels, make_lives(LENGTHS), method, 1)
     assert max(result.over_seeds) < 0.1 and max(result.over_embeddings) < 0.1
-
-
-def test_why_no_other_seed_can_be_tried() -> None:
     labels = METHOD.cluster(lumps(14.0)[:, :2])
     fixed = ClusterMethod(lambda activations, seed, run_records: activations[:, :2], METHOD.hdbscan, 50, seeded=False)
     result = projection_stability(lumps(14.0), labels, make_lives(LENGTHS), fixed, 1)
@@ -176,28 +172,26 @@ def test_planted_clusters_are_beyond_a_gaussian_and_a_gaussian_is_not() -> None:
     assert max(floor.over_lives) < 0.75 and exceeds(result.over_embeddings, floor.over_lives)
 
 
-def test_what_a_floor_asks_for() -> None:
-    method, asked = noting()
-    lives, activations = make_lives([20] * 400), lumps(6.0, 400)
-    floor = stability_floor(activations, lives, method, 2**32 - 1)
-    assert asked[:FLOOR_SEEDS] == [(SEED_RECORDS, case, 8_000) for case in (2**32 - 1, 0, 1)]
-    assert len(asked) == FLOOR_SEEDS + EMBEDDED_ANEW - 1 and len(floor.over_lives) == 2
-    assert len(floor.over_seeds) == 3 and len(floor.over_bootstraps) == 12
-    assert stability_floor(activations, lives, ClusterMethod(fail, METHOD.hdbscan, 50), 0).over_lives == ()
-
-
-def test_three_of_three_are_needed_and_nothing_is_asked_without_a_floor() -> None:
+def test_overlaps_and_what_passes_a_floor() -> None:
     assert exceeds((0.5, 0.6, 0.7), (0.2, 0.3, 0.4)) and not exceeds((0.5, 0.6, 0.7), (0.2, 0.3, 0.5))
     assert not exceeds((0.1,), ())
     rng = np.random.default_rng(0)
     assert np.mean([exceeds(rng.random(3), tuple(rng.random(3))) for _ in range(200)]) < 0.1
-
-
-def test_overlaps_of_clusters() -> None:
     labels, others = np.array([0, 0, 0, 1, 1, -1]), np.array([1, 1, 0, 0, 0, 0])
     np.testing.assert_allclose(overlap(labels, others, 2), [[1 / 6, 2 / 3], [2 / 4, 0]])
     np.testing.assert_allclose(best_overlap(labels, others, 3), [2 / 3, 1 / 2, np.nan])
     np.testing.assert_allclose(best_overlap(labels, np.full(6, -1), 2), [0, 0])
+    rng = np.random.default_rng(0)
+    passed = [(above_floor(rng.random(16), rng.random((20, 16))) <= 0.05).any() for _ in range(1000)]
+    assert 0 < np.mean(passed) < 0.07
+    floor = np.linspace(0.2, 0.8, 320).reshape(20, 16)
+    values = np.full(16, 0.5)
+    values[3] = 0.81
+    assert (above_floor(values, floor) <= 0.05).nonzero()[0].tolist() == [3]
+    values[3] = 0.8  # as high as the highest
+    assert not (above_floor(values, floor) <= 0.05).any()
+    assert np.isnan(above_floor(np.array([0.9]), np.empty((0, 0)))).all()
+    assert np.isnan(above_floor(np.array([np.nan, 0.9]), floor)).tolist() == [True, False]
 
 
 def flat_lumps(separation: float, records: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -206,8 +200,17 @@ def flat_lumps(separation: float, records: int = 300) -> tuple[np.ndarray, np.nd
     return rng.normal(size=(records, 2)) + separation * np.array([[0, 0], [1, 0], [0, 1]])[labels], labels
 
 
-def test_lumps_apart_are_valid_a_cut_through_one_is_not_and_noise_pulls_the_index_towards_zero() -> None:
+def test_lumps_apart_are_valid_and_cuts_noise_and_splinters_are_not() -> None:
+    points, labels = flat_lumps(12.0, 2 * MOST_RECORDS)
+    sampled, _ = cluster_validity(points, labels, 0)
+    copied, _ = cluster_validity(np.repeat(points[:200], 3, axis=0), np.repeat(labels[:200], 3), 0)
+    assert (sampled.records, copied.records) == (MOST_RECORDS, 200) and min(sampled.dbcv, copied.dbcv) > 0.7
     points, labels = flat_lumps(12.0)
+    for alike, count in ((np.zeros(300, np.int64), 1), (np.full(300, -1), 0)):
+        overall, clusters = cluster_validity(points, alike, 0)
+        assert np.isnan(overall.dbcv) and overall.reason and clusters.shape == (count,)
+    splinter = np.where(np.arange(300) < 2, 3, labels)
+    assert np.isfinite(cluster_validity(points, splinter, 0)[1]).tolist() == [True, True, True, False]
     apart, clusters = cluster_validity(points, labels, 0)
     cut, _ = cluster_validity(flat_lumps(0.0)[0], labels, 0)
     assert apart.dbcv > 0.7 and (clusters > 0.7).all() and apart.reason == "" and cut.dbcv < -0.3
@@ -215,23 +218,7 @@ def test_lumps_apart_are_valid_a_cut_through_one_is_not_and_noise_pulls_the_inde
     assert 0.2 < cluster_validity(points, half, 0)[0].dbcv < 0.6
 
 
-def test_many_records_are_sampled_and_copies_of_a_point_do_no_harm() -> None:
-    points, labels = flat_lumps(12.0, 2 * MOST_RECORDS)
-    sampled, _ = cluster_validity(points, labels, 0)
-    copied, _ = cluster_validity(np.repeat(points[:200], 3, axis=0), np.repeat(labels[:200], 3), 0)
-    assert (sampled.records, copied.records) == (MOST_RECORDS, 200) and min(sampled.dbcv, copied.dbcv) > 0.7
-
-
-def test_one_cluster_only_noise_and_splinters_cannot_be_compared() -> None:
-    points, labels = flat_lumps(12.0)
-    for alike, count in ((np.zeros(300, np.int64), 1), (np.full(300, -1), 0)):
-        overall, clusters = cluster_validity(points, alike, 0)
-        assert np.isnan(overall.dbcv) and overall.reason and clusters.shape == (count,)
-    splinter = np.where(np.arange(300) < 2, 3, labels)
-    assert np.isfinite(cluster_validity(points, splinter, 0)[1]).tolist() == [True, True, True, False]
-
-
-def test_a_worked_example() -> None:
+def test_persistence_of_a_worked_example_and_of_lives_of_one_record() -> None:
     lives = make_lives([4, 3])
     labels = np.array([0, 0, 1, -1, 1, 1, 0])
     tick = np.array([0, 10, 20, 30, 5, 15, 25])
@@ -239,6 +226,11 @@ def test_a_worked_example() -> None:
     assert (first.pairs, first.same) == (2, 1 / 2)  # 0 0, 0 1
     assert (second.pairs, second.same) == (3, 1 / 3)  # 1 -1, 1 1, 1 0
     assert (overall.pairs, overall.same, overall.lag_ticks) == (5, 2 / 5, 10.0)
+    overall, (one,) = persistence(np.zeros(3, np.int64), make_lives([1, 1, 1]), np.arange(3))
+    assert np.isnan([overall.lag_ticks, overall.same, one.same, one.chance_in_life]).all()
+    assert (overall.pairs, one.chance_overall) == (0, 1.0)
+    nothing, item = persistence(np.full(4, -1), make_lives([4]), np.arange(4))
+    assert item == () and np.isnan(nothing.same) and nothing.pairs == 0
 
 
 def test_chance_is_the_mean_over_random_orders() -> None:
@@ -260,14 +252,6 @@ def test_chance_is_the_mean_over_random_orders() -> None:
     assert overall.chance_in_life == pytest.approx(same.sum() / first.sum(), rel=0.03)
     shuffled, _ = persistence(rng.permutation(labels), lives, tick)
     assert shuffled.same == pytest.approx(overall.chance_overall, abs=0.04)
-
-
-def test_lives_of_one_record_have_no_neighbours() -> None:
-    overall, (one,) = persistence(np.zeros(3, np.int64), make_lives([1, 1, 1]), np.arange(3))
-    assert np.isnan([overall.lag_ticks, overall.same, one.same, one.chance_in_life]).all()
-    assert (overall.pairs, one.chance_overall) == (0, 1.0)
-    nothing, item = persistence(np.full(4, -1), make_lives([4]), np.arange(4))
-    assert item == () and np.isnan(nothing.same) and nothing.pairs == 0
 
 
 UNEVEN = [7, 30, 55, 80, 28, 1] * 20
@@ -316,36 +300,16 @@ def test_autocorrelation_within_lives_is_kept_it_is_gaussian_along_every_source_
     assert np.abs(np.corrcoef(drawn[0][:, 0], drawn[1][:, 0])[0, 1]) < 0.2
 
 
-def test_its_lives_follow_each_other_in_another_order() -> None:
+def test_surrogate_lives_follow_each_other_in_another_order_and_single_precision_stays() -> None:
     """Neighbours of the dump, such as lives of one world, are not neighbours of the series end to end."""
     lives = make_lives([40] * 40)
     level = np.repeat(np.arange(40) % 2 * 2.0 - 1, 40)[:, None]  # the lives take turns
     drawn = [gaussian_surrogate(level, lives, np.random.default_rng(seed)) for seed in range(40)]
     means = np.reshape(drawn, (40, 40, 40)).mean(axis=2)  # (draws, lives)
     assert np.corrcoef(means[:, :-1].ravel(), means[:, 1:].ravel())[0, 1] > -0.4
-
-
-def test_single_precision_stays() -> None:
     lives = make_lives([5, 6])
     states = np.random.default_rng(0).normal(size=(11, 20))
     double = gaussian_surrogate(states, lives, np.random.default_rng(1))
     single = gaussian_surrogate(states.astype(np.float32), lives, np.random.default_rng(1))
     assert double.dtype == np.float64 and single.dtype == np.float32
     np.testing.assert_allclose(single, double, atol=1e-5)
-
-
-def test_what_is_no_higher_than_the_floor_rarely_passes_it() -> None:
-    rng = np.random.default_rng(0)
-    passed = [(above_floor(rng.random(16), rng.random((20, 16))) <= 0.05).any() for _ in range(1000)]
-    assert 0 < np.mean(passed) < 0.07
-
-
-def test_one_value_above_twenty_surrogates_passes_and_what_is_unknown_does_not() -> None:
-    floor = np.linspace(0.2, 0.8, 320).reshape(20, 16)
-    values = np.full(16, 0.5)
-    values[3] = 0.81
-    assert (above_floor(values, floor) <= 0.05).nonzero()[0].tolist() == [3]
-    values[3] = 0.8  # as high as the highest
-    assert not (above_floor(values, floor) <= 0.05).any()
-    assert np.isnan(above_floor(np.array([0.9]), np.empty((0, 0)))).all()
-    assert np.isnan(above_floor(np.array([np.nan, 0.9]), floor)).tolist() == [True, False]

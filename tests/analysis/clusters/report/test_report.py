@@ -47,9 +47,33 @@ def cells(row) -> list[str]:
     return [" ".join(text.split()) for text in row.locator("td").all_inner_texts()]
 
 
-def test_the_verdict_comes_first(page, summary: dict[str, Any]) -> None:
+def test_the_verdict_comes_first_figures_are_told_in_words_and_confounds_and_stability_are_those_of_the_summary(
+    page, summary: dict[str, Any], analysed: Analysed
+) -> None:
     assert page.locator("#verdict li").all_inner_texts() == summary["verdict"]
     assert page.locator("h2").first.inner_text() == "Verdict"
+    figures = sorted(path.name for path in analysed.run.glob("*.png"))
+    output = "Array.from(document.images, ({ naturalWidth, alt, src }) => [naturalWidth, alt, src.slice(0, 14)])"
+    images = page.evaluate(output)
+    assert len(images) == len(figures) >= 3 and set(figures) <= set(CAPTIONS)
+    assert all(width > 100 and len(alt) > 30 and source == "data:image/png" for width, alt, source in images)
+    captions = page.locator("figcaption").all_inner_texts()
+    for name in figures:
+        assert any(CAPTIONS[name][2] in caption for caption in captions)
+    rows = {"all": summary["confounds"], **{str(c["label"]): c["confounds"] for c in summary["clusters"]}}
+    for label, confounds in rows.items():
+        output = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
+        for text, confound in zip(output, confounds, strict=True):
+            if confound["reason"]:
+                assert text == "n/a"
+                continue
+            shares = f"{share_text(confound['share'])} chance {share_text(confound['chance'])}"
+            assert text.startswith(f"{shares} q {p_value(confound['q'])}")
+            assert ("FLAGGED" in text) == confound["flagged"]
+    stability = page.locator("#stability").inner_text()
+    for name in ("over_seeds", "over_embeddings", "over_bootstraps"):
+        assert summary["stability"][name] and ", ".join(map(number, summary["stability"][name])) in stability
+    assert f"DBCV {number(summary['validity']['dbcv'])} on {summary['validity']['records']:,} records" in stability
 
 
 def test_sections_fold_but_on_paper_and_links_unfold_them(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
@@ -69,17 +93,6 @@ def test_sections_fold_but_on_paper_and_links_unfold_them(browser, analysed: Ana
             assert 0 <= heading["y"] < page.viewport_size["height"]
         page.evaluate(UNFOLD)
         assert page.evaluate("document.documentElement.scrollHeight") > 2 * folded
-
-
-def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> None:
-    figures = sorted(path.name for path in analysed.run.glob("*.png"))
-    output = "Array.from(document.images, ({ naturalWidth, alt, src }) => [naturalWidth, alt, src.slice(0, 14)])"
-    images = page.evaluate(output)
-    assert len(images) == len(figures) >= 3 and set(figures) <= set(CAPTIONS)
-    assert all(width > 100 and len(alt) > 30 and source == "data:image/png" for width, alt, source in images)
-    captions = page.locator("figcaption").all_inner_texts()
-    for name in figures:
-        assert any(CAPTIONS[name][2] in caption for caption in captions)
 
 
 def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, Any]) -> None:
@@ -104,23 +117,6 @@ def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, 
         order = [row.get_attribute("data-feature") for row in table.locator("tbody tr").all()]
         strengths = {effect["name"]: abs(effect["d_complement"] or 0) for effect in cluster["effects"]}
         assert [strengths[name] for name in order] == sorted(strengths.values(), reverse=True)
-
-
-def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[str, Any]) -> None:
-    rows = {"all": summary["confounds"], **{str(c["label"]): c["confounds"] for c in summary["clusters"]}}
-    for label, confounds in rows.items():
-        output = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
-        for text, confound in zip(output, confounds, strict=True):
-            if confound["reason"]:
-                assert text == "n/a"
-                continue
-            shares = f"{share_text(confound['share'])} chance {share_text(confound['chance'])}"
-            assert text.startswith(f"{shares} q {p_value(confound['q'])}")
-            assert ("FLAGGED" in text) == confound["flagged"]
-    stability = page.locator("#stability").inner_text()
-    for name in ("over_seeds", "over_embeddings", "over_bootstraps"):
-        assert summary["stability"][name] and ", ".join(map(number, summary["stability"][name])) in stability
-    assert f"DBCV {number(summary['validity']['dbcv'])} on {summary['validity']['records']:,} records" in stability
 
 
 def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
@@ -161,7 +157,9 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     page.close()
 
 
-def test_units_that_intervals_resample_are_named_in_plural(analysed: Analysed, tmp_path: Path) -> None:
+def test_units_that_intervals_resample_are_named_in_plural_and_commands_are_ready_for_a_shell(
+    analysed: Analysed, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(analysed.run, folder)
     summary = json.loads((folder / "summary.json").read_text())
@@ -169,9 +167,6 @@ def test_units_that_intervals_resample_are_named_in_plural(analysed: Analysed, t
         summary["method"]["unit"] = unit
         write_json(folder / "summary.json", summary)
         assert words in report_html(folder)
-
-
-def test_commands_are_ready_for_a_shell() -> None:
     arguments = {"dump": "a folder/it's", "subsample": 3, "metric_only": True, "umap_pairs": False, "residualize": "",
                  "features": "tick,is_idle", "output_dir": "out", "nothing": None}  # fmt: skip
     assert shlex.split(command_of(arguments)) == [
@@ -201,11 +196,10 @@ def test_hostile_names_are_only_text(browser, analysed: Analysed, tmp_path: Path
         assert page.locator("img[src=x], h1 b, #verdict b").count() == 0 and "hacked" not in page.title()
 
 
-def test_foreign_scripts_do_not_run(browser, analysed: Analysed, tmp_path: Path) -> None:
+def test_foreign_scripts_do_not_run_and_without_clusters_it_says_so(
+    browser, analysed: Analysed, tmp_path: Path
+) -> None:
     assert scripts_that_ran(browser, analysed.run / "report.html", tmp_path) == []
-
-
-def test_without_clusters_it_says_so(browser, analysed: Analysed, tmp_path: Path) -> None:
     folder = tmp_path / "metric"
     folder.mkdir()
     shutil.copy(analysed.run / "run.json", folder)
