@@ -51,7 +51,7 @@ def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, l
         model.policy.memory.float()
 
 
-def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded) -> None:
+def test_signs_are_compared_with_correlations_in_each_behaviour_if_it_has_ticks(model, recorded) -> None:
     """Correlations are planted with the signs that the Jacobians have."""
     records = read_dump(recorded.dump, layers=[], columns=[], leave_out=("tile", "entity", "inventory", "tables"))
     places = zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
@@ -73,9 +73,6 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
     assert {row["states"] for row in compared[:4]} == {compared[0]["states"]} and 0 < compared[0]["states"] <= 60
     assert 0 < compared[0]["through_world"] < 1 and np.isnan(compared[2]["through_world"])
     assert compared[4]["like_recorded"] == pytest.approx(1)
-
-
-def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:
     r = np.ones((1, 2, 3, 3))
     nothing = Dynamics(probes("lstm_cell"), r, r, {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
     assert_refuses("is in a behaviour of the run", compare_jacobians, recorded.held_out(model), nothing, 10, 10, 0)

@@ -67,7 +67,7 @@ def test_latent_states_are_drawn_by_their_probabilities_with_their_gradients() -
     assert drawn(logits.log_softmax(dim=2), None)[0].detach().round().tolist() == [1, 0, 0, 0, 0, 1]
 
 
-def test_divergences_are_those_of_the_distributions() -> None:
+def test_divergences_are_those_of_the_distributions_balanced_in_gradient_and_vectors_are_pushed_apart() -> None:
     p, q = (torch.randn(3, 4, 5).log_softmax(dim=2) for _ in range(2))
     expected = kl_divergence(Categorical(logits=p), Categorical(logits=q)).sum(dim=1)
     torch.testing.assert_close(divergence(p, q), expected)
@@ -75,9 +75,6 @@ def test_divergences_are_those_of_the_distributions() -> None:
     normal = Normal(mean, (log_variance / 2).exp())
     expected = kl_divergence(normal, Normal(torch.zeros(3, 4), torch.ones(3, 4))).sum(dim=1)
     torch.testing.assert_close(gaussian_divergence(mean, log_variance), expected)
-
-
-def test_balancing_keeps_the_divergence_and_shares_its_gradient() -> None:
     p, q = (torch.randn(2, 3, 4, requires_grad=True) for _ in range(2))
     plain = divergence(p.log_softmax(dim=2), q.log_softmax(dim=2)).sum()
     balanced = balanced_divergence(p.log_softmax(dim=2), q.log_softmax(dim=2), 0.8).sum()
@@ -85,9 +82,6 @@ def test_balancing_keeps_the_divergence_and_shares_its_gradient() -> None:
     of_plain, of_balanced = (torch.autograd.grad(one, (p, q)) for one in (plain, balanced))
     torch.testing.assert_close(of_balanced[0], 0.2 * of_plain[0])
     torch.testing.assert_close(of_balanced[1], 0.8 * of_plain[1])
-
-
-def test_vectors_are_pushed_apart() -> None:
     torch.manual_seed(0)
     vectors = torch.nn.functional.normalize(torch.ones(6, 3) + 0.1 * torch.randn(6, 3), dim=1).requires_grad_()
     assert float(spreading(torch.ones(5, 3))) == pytest.approx(0)
@@ -121,18 +115,14 @@ def test_a_vital_is_the_mean_of_its_levels_and_the_median_ignores_what_is_far() 
     torch.testing.assert_close(median(0.7 * near + 0.3 * far), torch.tensor([[0.88, 0.3, 0.0]]))
 
 
-@pytest.mark.parametrize(
-    ("change", "after"),
-    [((-1, 0, 10), (0.45, 0.62, 1.0)), ((-20, 5, -1), (0.0, 0.87, 0.85)), ((8, -3, 2), (0.9, 0.47, 1.0))],
-)  # fmt: skip
-def test_a_certain_change_moves_vitals_within_the_scale(change: tuple[int, ...], after: tuple[float, ...]) -> None:
+def test_certain_changes_move_vitals_within_the_scale_and_others_mix_by_their_probabilities() -> None:
     before = spread_levels(torch.tensor([[0.5, 0.62, 0.9]]))
-    result = changed_levels(before, certain(*change)).exp()
-    torch.testing.assert_close(result.sum(dim=2), torch.ones(1, 3))
-    torch.testing.assert_close(expected(result), torch.tensor([after]), atol=2e-3, rtol=0)
-
-
-def test_changes_mix_by_their_probabilities() -> None:
+    for change, after in (
+        ((-1, 0, 10), (0.45, 0.62, 1.0)), ((-20, 5, -1), (0.0, 0.87, 0.85)), ((8, -3, 2), (0.9, 0.47, 1.0)),
+    ):  # fmt: skip
+        result = changed_levels(before, certain(*change)).exp()
+        torch.testing.assert_close(result.sum(dim=2), torch.ones(1, 3))
+        torch.testing.assert_close(expected(result), torch.tensor([after]), atol=2e-3, rtol=0)
     logits = certain(-1, -1, -1)
     logits[:, :, 10 + VITAL_LEVELS - 1] = CERTAIN - torch.log(torch.tensor(3.0))  # a meal in one of four ticks
     result = changed_levels(spread_levels(torch.tensor([[0.4, 0.4, 0.8]])), logits).exp()
@@ -220,7 +210,7 @@ def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
             assert torch.equal(remembered.flatten(1), known), "only what was seen is remembered"
 
 
-def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recorded) -> None:
+def test_what_has_been_in_view_follows_the_rules_and_items_stay_whatever_the_network_says(recorded) -> None:
     network, windows, scene, state = last_given(recorded)
     rules, ore = Rules.of_game(), 7
     goes = ~rules.blocked(scene)[:, MOVES.index((0, 1))]
@@ -241,9 +231,6 @@ def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recor
     unseen = (new[:, REACH:-REACH, REACH:-REACH] == UNKNOWN)[..., -1] & goes.unsqueeze(1)
     assert unseen.any() and (views[..., -1].argmax(dim=1)[unseen] == ore).all()
     assert (result.terrain[:, REACH:-REACH, REACH:-REACH][..., -1][unseen] == UNKNOWN).all()
-
-
-def test_items_stay_in_simulations_whatever_the_network_says(recorded) -> None:
     network, windows, scene, state = last_given(recorded)
     assert scene.item_type[:, :, 1:].any()
     with torch.no_grad():

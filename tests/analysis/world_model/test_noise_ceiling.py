@@ -63,7 +63,9 @@ def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -
     assert all(row.bound == pytest.approx(row.other.value) for row in bounded)
 
 
-def test_other_dice_give_differences(recorded, branches: list[Branch]) -> None:
+def test_other_dice_give_differences_and_memories_that_drift_apart_are_less_alike_with_each_tick(
+    recorded, branches: list[Branch]
+) -> None:
     done = list[int]()
     courses = [(item.real, item.other) for item in branches]
     rows = by_measure(measure_other_dice(recorded.model(), courses, 0, done.append))
@@ -71,10 +73,6 @@ def test_other_dice_give_differences(recorded, branches: list[Branch]) -> None:
     assert max(rows["entities"]) < 1 and max(rows["tiles"]) <= 1 and min(rows["vitals"]) >= 0
     assert any(item != 0 for item in rows["policy"]), "an untrained policy hardly depends on what it sees"
     assert done == [1, 2]
-
-
-def test_memories_that_drift_apart_are_less_alike_with_each_tick(recorded, branches: list[Branch]) -> None:
-    """Each tick pushes memories further off their course, and much further than other dice do."""
     courses = []
     for item in branches:
         cell = item.other.activations[LSTM_CELL].copy()
@@ -143,7 +141,9 @@ def test_rivals_keep_the_items_and_are_paid_the_last_reward_or_the_mean(model: W
     np.testing.assert_allclose(first["policy"], heads, rtol=1e-5, atol=1e-6)
 
 
-def test_planted_differences_are_found_where_they_are(recorded, branches: list[Branch]) -> None:
+def test_planted_differences_are_found_where_they_are_and_only_ticks_of_both_courses_count(
+    recorded, branches: list[Branch]
+) -> None:
     real = branches[0].real
     assert recorded.info.layout.entity_columns[FOOD] == "food" and "food" in own_columns(recorded.info.layout)
     agent, tick = int(real.agent_id[0]), 3 + 2
@@ -157,10 +157,6 @@ def test_planted_differences_are_found_where_they_are(recorded, branches: list[B
     assert result["reward"][here] == pytest.approx(9, rel=1e-4), "paid for what the tick before did"
     for name in set(NO_DIFFERENCE) - {"entities"}:
         assert result[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
-
-
-def test_only_ticks_that_a_life_reaches_in_both_courses_count(recorded, branches: list[Branch]) -> None:
-    real = branches[0].real
     agent = int(real.agent_id[0])
     shorter = real.take((real.agent_id != agent) | (real.step <= 3 + 1))
     for one, other in ((real, shorter), (shorter, real)):

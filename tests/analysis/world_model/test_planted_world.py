@@ -17,6 +17,8 @@ from analysis.world_model.options import WorldSettings
 from analysis.world_model.policy_interface import Surroundings
 from analysis.world_model.quality import _auroc, _distances
 from analysis.world_model.scene import KINDS, Scene, SceneShape, displacement, own_columns
+from analysis.world_model.network import Sizes
+from analysis.world_model.scene import KINDS, Scene, SceneShape, own_columns
 from analysis.world_model.training import Training
 from analysis.world_model.unroll import remember
 from analysis.world_model.windows import CONTEXT, Windows
@@ -114,18 +116,6 @@ def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Wind
     assert means("tiles", HORIZON)[0] > 0.9 > 2 * means("tiles", HORIZON)[1]
     assert means("vitals", HORIZON)[0] < 0.15 * means("vitals", HORIZON)[1]
     assert means("memory", HORIZON)[0] > 0.99
-
-
-def test_the_model_makes_the_recorded_moves(foreseen: tuple[Training, Windows]) -> None:
-    training, unseen = foreseen
-    network = training.model.network
-    start = informed_start(training.model, unseen, None)
-    action = unseen.action[:, CONTEXT - 1]
-    with torch.no_grad():
-        hidden = network.step(start.state, action)
-        state = WorldState(hidden, drawn(network.prior_logits(hidden), None))
-        move = network.decode(state, start.scene, action).move.argmax(dim=1)
-    assert torch.equal(move, displacement(unseen.where[:, CONTEXT - 1], unseen.where[:, CONTEXT]))
 
 
 def test_simulated_lives_can_be_differentiated_through_policy_and_world(foreseen) -> None:
