@@ -15,16 +15,13 @@ def slow_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_products, "_mkl_is_slow", lambda: True)
 
 
-def test_products_are_as_precise() -> None:
+def test_products_are_as_precise_and_the_setting_ends_with_the_block() -> None:
     left, right = torch.randn(2, 300, 300, generator=torch.Generator().manual_seed(0)).unbind()
     with fast_products():
         product = left @ right
     # Rounding moves a sum by at most so many units of its terms' sizes; those of bfloat16 are 65,536 times as large.
     bound = 300 * torch.finfo(torch.float32).eps * (left.abs().double() @ right.abs().double())
     assert ((product.double() - left.double() @ right.double()).abs() <= bound).all()
-
-
-def test_the_setting_ends_with_the_block() -> None:
     before = SETTING.fp32_precision
     with fast_products() as fast:
         assert SETTING.fp32_precision == ("bf16" if fast else before)
@@ -32,18 +29,14 @@ def test_the_setting_ends_with_the_block() -> None:
     with pytest.raises(RuntimeError), fast_products():
         raise RuntimeError
     assert SETTING.fp32_precision == before
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_a_processor_that_rounds_to_bfloat16_keeps_its_library(monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
-    monkeypatch.setattr(matrix_products, "_exact", lambda: exact)
-    before = SETTING.fp32_precision
-    with fast_products() as fast:
-        assert fast == exact
-        assert (SETTING.fp32_precision == before) == (not exact)
-
-
-def test_products_in_bfloat16_are_noticed() -> None:
     assert matrix_products._exact()
     with torch.autocast("cpu", torch.bfloat16):
         assert not matrix_products._exact()
+
+
+def test_a_processor_that_rounds_to_bfloat16_keeps_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = SETTING.fp32_precision
+    for exact in (False, True):
+        monkeypatch.setattr(matrix_products, "_exact", lambda exact=exact: exact)
+        with fast_products() as fast:
+            assert fast == exact and (SETTING.fp32_precision == before) == (not exact)

@@ -141,11 +141,16 @@ def test_original_files_give_the_same_scores_and_no_made_up_intervals(folder: Pa
     assert not (tmp_path / "score_by_seed.tsv").exists()
 
 
-def test_one_policy_alone_needs_no_comparison(tmp_path: Path) -> None:
+def test_one_policy_alone_needs_no_comparison_and_modes_may_differ_in_rules_and_policies(tmp_path: Path) -> None:
     file = write(tmp_path, "eval_pve_7.json", {"weak": results("pve", 7)["weak"]})
     done = proc(file)
     assert done.returncode == 0 and "n/a" not in done.stdout
     assert not {"score_improvement.tsv", "score_ranking.tsv"} & {path.name for path in tmp_path.iterdir()}
+    files = [write(tmp_path / "pvp", "eval_pvp_1.json", results())]
+    for name, content in results("pve", 1, 4).items():
+        files.append(write(tmp_path / name, "eval_pve_1.json", {name: content}))
+    assert proc(*files, "--output-dir", tmp_path / "out").returncode == 0
+    assert len(rows(tmp_path / "out", "score_summary")) == 4
 
 
 def changed(**changes: Any) -> Results:
@@ -229,7 +234,7 @@ def test_a_task_missing_in_two_of_ten_files_counts_in_the_other_eight(tmp_path: 
     assert by_seed["weak", "7"]["weighted_score"] == "", "its only survival task is missing"
 
 
-def test_a_policy_without_a_task_in_all_seeds_is_left_out_with_the_reason(tmp_path: Path) -> None:
+def test_a_policy_without_a_task_in_all_seeds_is_left_out_and_many_gaps_are_one_sentence(tmp_path: Path) -> None:
     for seed in (1, 2):
         write(tmp_path / "both", f"eval_pvp_{seed}.json", without(results(seed=seed), "strong", TASK))
         alone = {"weak": results(seed=seed)["weak"]}
@@ -243,6 +248,13 @@ def test_a_policy_without_a_task_in_all_seeds_is_left_out_with_the_reason(tmp_pa
     assert proc(tmp_path / "alone").returncode == 0
     for name in ("score_summary", "score_by_seed", "score_task_summary"):
         assert (tmp_path / "both" / f"{name}.tsv").read_bytes() == (tmp_path / "alone" / f"{name}.tsv").read_bytes()
+    for seed in range(10):
+        played = as_original(results(seed=seed))
+        write(tmp_path / "many", f"eval_pvp_{seed}.json", without(played, "strong", TASK) if seed % 2 else played)
+    done = proc(tmp_path / "many")
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: ") and "likewise in 4 more results of a policy and a seed" in line
 
 
 def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
@@ -268,14 +280,6 @@ def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.tsv"))
 
 
-def test_modes_may_differ_in_their_rules_and_pve_files_in_their_policies(tmp_path: Path) -> None:
-    files = [write(tmp_path / "pvp", "eval_pvp_1.json", results())]
-    for name, content in results("pve", 1, 4).items():
-        files.append(write(tmp_path / name, "eval_pve_1.json", {name: content}))
-    assert proc(*files, "--output-dir", tmp_path / "out").returncode == 0
-    assert len(rows(tmp_path / "out", "score_summary")) == 4
-
-
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     assert_refused(run(SCRIPT), "name a folder")
     for arguments, parts in (
@@ -287,13 +291,3 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         assert_refused(run_here(SCRIPT, *arguments), *parts)
     stray = write(tmp_path, "eval_pvp.json", {})
     assert_refused(run_here(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")
-
-
-def test_many_gaps_are_one_sentence_after_the_scores(tmp_path: Path) -> None:
-    for seed in range(10):
-        played = as_original(results(seed=seed))
-        write(tmp_path, f"eval_pvp_{seed}.json", without(played, "strong", TASK) if seed % 2 else played)
-    done = proc(tmp_path)
-    assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: ") and "likewise in 4 more results of a policy and a seed" in line

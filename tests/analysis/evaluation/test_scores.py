@@ -1,6 +1,9 @@
-"""Scores and comparisons against cases worked out by hand, planted truths and ratings known beforehand."""
+"""Result files are read or refused, and scores and comparisons are those worked out by hand or planted."""
 
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +23,24 @@ from analysis.evaluation.scores import (
     resampled_ticks,
     score,
 )
+from analysis.evaluation.comparisons import elo, episode_scores, improvements, probability_of_improvement, ranking
+from analysis.evaluation.held_out_tasks import (
+    CATEGORIES,
+    IN_CATEGORY,
+    TASK_CATEGORIES,
+    TASK_NAMES,
+    TASK_WEIGHTS,
+    task_index,
+from analysis.evaluation.results import PolicyRun, find_result_files, read_results
+from analysis.evaluation.scores import PolicyResults, PolicyScores, gather, resampled_progress, resampled_ticks, score
 from analysis.statistics.resampling import Bootstrap
-from tests.planted_results import Results, as_original, play, write
+from common.checked_json import CHECKSUM, entry_checksum
+from common.user_error import UserError
+from reinforcement_learning.game.tasks import evaluation_tasks
+from reinforcement_learning.game.training_tasks import training_tasks
+from tests.command import assert_refuses
+from tests.fuzz import flip
+from tests.planted_results import Results, as_original, play, provenance, write
 
 TASKS = len(TASK_NAMES)
 RUNS = 300
@@ -107,18 +126,6 @@ def test_intervals_of_one_seed_cover_the_truth_as_often_as_they_say() -> None:
     assert max(above, below) < 0.06
 
 
-def test_intervals_that_took_lives_for_independent_would_not() -> None:
-    """The planted luck of episodes is large enough that the test above can fail."""
-    rng = np.random.default_rng(2)
-    covered = 0
-    for _ in range(RUNS):
-        run = planted_run(rng, 0.4)
-        progress, lives = run.task_progress, run.progress_lives.sum(axis=0)
-        error = 1.96 * np.sqrt((TASK_WEIGHTS**2 * progress * (1 - progress) / lives).sum())
-        covered += abs(progress @ TASK_WEIGHTS - 40.0) <= error
-    assert covered / RUNS < 0.8
-
-
 @pytest.mark.parametrize(("between", "most"), [(0.15, 0.99), (0.0, 1.0)], ids=["seeds differ", "seeds are alike"])
 @pytest.mark.slow
 def test_intervals_of_several_seeds_cover_the_truth_at_least_as_often(between: float, most: float) -> None:
@@ -160,18 +167,7 @@ def test_a_task_that_a_seed_lacks_counts_in_the_other_seeds() -> None:
     assert (there == 0).any()
 
 
-def test_resampled_ticks_are_those_of_the_lives_drawn() -> None:
-    """The weighted sums against plain repetition of the lives."""
-    rng = np.random.default_rng(4)
-    run = planted_run(rng, 0.4, 6, 11)
-    results = PolicyResults("p", "pve", (run,))
-    drawn = Bootstrap(resamples=50).draw(results.units)
-    for weights, ticks in zip(drawn.episodes.astype(int), resampled_ticks(results, drawn), strict=True):
-        lives = np.repeat(run.ticks, weights[run.ticks_episode])
-        np.testing.assert_allclose(ticks, [lives.mean(), np.median(lives)])
-
-
-def test_draws_are_whole_and_repeatable() -> None:
+def test_draws_are_whole_and_repeatable_of_whole_lives_and_intervals_widen_with_confidence() -> None:
     units = ((1, (0, 1, 2)), (5, (0, 7)))
     drawn = Bootstrap(resamples=500).draw(units)
     assert (drawn.seeds.sum(axis=1) == 2).all()
@@ -180,12 +176,16 @@ def test_draws_are_whole_and_repeatable() -> None:
     again = Bootstrap(resamples=500).draw(units)
     assert (again.episodes == drawn.episodes).all()
     assert (Bootstrap(resamples=500, seed=1).draw(units).episodes != drawn.episodes).any()
-
-
-def test_intervals_widen_with_confidence() -> None:
     run = planted_run(np.random.default_rng(5), 0.3)
     narrow, wide = (scored(run, confidence=share).weighted_score for share in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
+    rng = np.random.default_rng(4)
+    run = planted_run(rng, 0.4, 6, 11)
+    results = PolicyResults("p", "pve", (run,))
+    drawn = Bootstrap(resamples=50).draw(results.units)
+    for weights, ticks in zip(drawn.episodes.astype(int), resampled_ticks(results, drawn), strict=True):
+        lives = np.repeat(run.ticks, weights[run.ticks_episode])
+        np.testing.assert_allclose(ticks, [lives.mean(), np.median(lives)])
 
 
 BOOTSTRAP = Bootstrap(resamples=300)
@@ -211,14 +211,11 @@ def test_probability_of_improvement_is_the_share_of_pairs_won() -> None:
         assert probability == pytest.approx((pairs > 0).mean() + (pairs == 0).mean() / 2)
 
 
-def test_an_episode_with_a_life_at_every_task_has_the_weighted_score() -> None:
+def test_an_episode_has_the_weighted_score_and_tasks_that_it_lacks_count_at_par() -> None:
     rng = np.random.default_rng(1)
     progress = rng.random((4, TASKS))
     results = PolicyResults("p", "pvp", (run_of(progress * 3, np.full((4, TASKS), 3.0), [1.0]),))
     np.testing.assert_allclose(episode_scores([results])[0], progress @ TASK_WEIGHTS)
-
-
-def test_tasks_that_an_episode_lacks_count_at_par() -> None:
     sums, lives = np.zeros((2, TASKS)), np.ones((2, TASKS))
     sums[0] = 0.5
     lives[1, 0] = 0  # the second episode never had the only survival task
@@ -254,7 +251,7 @@ def test_equal_policies_are_not_told_apart(tmp_path: Path) -> None:
     assert missed <= 7
 
 
-def test_elo_recovers_planted_ratings() -> None:
+def test_elo_recovers_planted_ratings_equal_ones_of_ties_and_finite_ones_of_those_who_always_win() -> None:
     """Expected wins at known ratings; the drawn game for each pair moves them by less than a point."""
     planted_ratings = np.array([800.0, 950.0, 1050.0, 1200.0])
     chance = 1 / (1 + 10 ** (np.subtract.outer(planted_ratings, planted_ratings).T / 400))
@@ -262,9 +259,6 @@ def test_elo_recovers_planted_ratings() -> None:
     wins = 20_000 * chance * met
     np.testing.assert_allclose(elo(wins[None], met)[0], planted_ratings, atol=1)
     np.testing.assert_allclose(elo(np.stack([wins, wins.T]), met)[1], 2000 - planted_ratings, atol=1)
-
-
-def test_all_ties_mean_equal_ratings_and_a_policy_that_always_wins_has_a_finite_one() -> None:
     met = ~np.eye(3, dtype=bool)
     np.testing.assert_allclose(elo(5.0 * met[None], met), 1000)
     met = ~np.eye(2, dtype=bool)
@@ -274,15 +268,7 @@ def test_all_ties_mean_equal_ratings_and_a_policy_that_always_wins_has_a_finite_
     assert np.isfinite([low, high]).all() and high > low
 
 
-def test_winning_every_episode_leaves_no_interval(tmp_path: Path) -> None:
-    policies = planted(tmp_path, skills={"bad": 0.0, "good": 1.0}, episodes=10)
-    (compared,) = improvements(policies, BOOTSTRAP)
-    best, _ = ranking(policies, BOOTSTRAP)
-    assert (compared.policy, compared.probability.value, best.policy, best.won) == ("bad", 0, "good", 1)
-    assert np.isnan([compared.probability.low, best.rating.low]).all()
-
-
-def test_policies_that_never_met_the_others_have_no_rating(tmp_path: Path) -> None:
+def test_policies_that_never_met_the_others_have_no_rating_and_who_always_wins_no_interval(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     met = ({"a": 0.1, "b": 0.4}, {"b": 0.4, "c": 0.7}, {"x": 0.5, "y": 0.1})
     files = {f"eval_pvp_{seed}.json": play(skills, 40, 30, rng) for seed, skills in enumerate(met, 1)}
@@ -291,6 +277,11 @@ def test_policies_that_never_met_the_others_have_no_rating(tmp_path: Path) -> No
     assert list(ratings)[:3] == ["c", "b", "a"], "a and c met through b"
     assert np.isfinite([ratings[name].rating.low for name in "abc"]).all()
     assert np.isnan([ratings[name].rating.value for name in "xy"]).all()
+    policies = planted(tmp_path / "sure", skills={"bad": 0.0, "good": 1.0}, episodes=10)
+    (compared,) = improvements(policies, BOOTSTRAP)
+    best, _ = ranking(policies, BOOTSTRAP)
+    assert (compared.policy, compared.probability.value, best.policy, best.won) == ("bad", 0, "good", 1)
+    assert np.isnan([compared.probability.low, best.rating.low]).all()
 
 
 def test_seeds_are_the_unit_where_files_tell_no_episodes(tmp_path: Path) -> None:
@@ -305,3 +296,113 @@ def test_seeds_are_the_unit_where_files_tell_no_episodes(tmp_path: Path) -> None
     alone = read(tmp_path / "one", {"eval_pvp_0.json": files["eval_pvp_0.json"]})
     (rating, *_), (compared, *_) = (of(alone, BOOTSTRAP) for of in (ranking, improvements))
     assert np.isnan([rating.rating.low, compared.probability.high]).all()
+
+
+RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
+for policy in RESULTS:
+    RESULTS[policy]["provenance"] = provenance("pvp", 1, 6)
+
+
+def test_every_life_is_read_into_its_episode_whatever_the_numbers_of_episodes(tmp_path: Path) -> None:
+    one, _ = read_results(write(tmp_path, "eval_pvp_1.json", RESULTS))
+    assert (one.policy, one.mode, one.seed, one.episodes) == ("one", "pvp", 1, tuple(range(6)))
+    assert one.ticks.tolist() == RESULTS["one"]["length"]
+    assert one.ticks_episode.tolist() == RESULTS["one"]["episode/length"]
+    for place, name in enumerate(TASK_NAMES):
+        values, episodes = RESULTS["one"][name], RESULTS["one"][f"episode/{name}"]
+        for episode in range(6):
+            mine = [v for v, e in zip(values, episodes, strict=True) if e == episode]
+            assert (one.progress_lives[episode, place], one.progress_sum[episode, place]) == (len(mine), sum(mine))
+    assert one.provenance is not None and one.provenance.episodes == 6
+    shuffled = {key: value for key, value in RESULTS["one"].items() if key != "provenance"}
+    for key in [key for key in shuffled if key.startswith("episode/")]:
+        shuffled[key] = [100 - 7 * number for number in shuffled[key]]
+    (run,) = read_results(write(tmp_path, "eval_pve_3.json", {"one": shuffled}))
+    assert run.episodes == (65, 72, 79, 86, 93, 100)
+    np.testing.assert_array_equal(run.progress_sum, one.progress_sum[::-1])
+
+
+def test_policies_that_did_not_share_worlds_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    contests = play({"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}, 6, 40, rng)
+    for name, opponent in ("ab", "ba", "cd", "dc"):
+        contests[name]["provenance"] = provenance("pvp", 1, 6, opponents=[opponent])
+    apart = write(tmp_path, "eval_pvp_1.json", contests)
+    assert_refuses(r"eval_pvp_1.json: 'a' and 'c' were not played in the same worlds", read_results, apart)
+    together = write(tmp_path / "one", "eval_pvp_1.json", {name: contests[name] for name in "ab"})
+    assert [run.policy for run in read_results(together)] == ["a", "b"]
+    for name in contests:
+        contests[name]["provenance"] |= {"mode": "pve", "opponents": []}
+    assert len(read_results(write(tmp_path, "eval_pve_1.json", contests))) == 4, "alone, each has its own worlds"
+
+
+def test_an_original_file_gives_the_same_means(tmp_path: Path) -> None:
+    ours = read_results(write(tmp_path / "ours", "eval_pvp_1.json", RESULTS))
+    theirs = read_results(write(tmp_path / "theirs", "eval_pvp_1.json", {**as_original(RESULTS), "idle": {}}))
+    assert [run.policy for run in theirs] == ["one", "other"], "a policy without any results is none"
+    for mine, other in zip(ours, theirs, strict=True):
+        assert other.episodes is None and other.provenance is None
+        np.testing.assert_allclose(other.task_progress, mine.task_progress, rtol=1e-12)
+        np.testing.assert_array_equal(other.ticks, mine.ticks)
+        assert other.task_progress[0] == pytest.approx(np.mean(RESULTS[mine.policy][TASK_NAMES[0]]))
+
+
+def test_files_are_found_once_each(tmp_path: Path) -> None:
+    files = [write(tmp_path, f"eval_pvp_{seed}.json", RESULTS) for seed in (1, 2)]
+    write(tmp_path, "other.json", {})
+    assert find_result_files([tmp_path, files[1], tmp_path / "." / "eval_pvp_1.json"]) == files
+    assert_refuses("holds no result files", find_result_files, [tmp_path, Path(tempfile.mkdtemp(dir=tmp_path))])
+    assert_refuses("name without mode and seed", find_result_files, [write(tmp_path, "eval_both_1.json", {})])
+
+
+def with_checksums(results: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {**lists, CHECKSUM: entry_checksum(name, lists)} for name, lists in results.items()}
+
+
+def differences(ours: list[PolicyRun], theirs: list[PolicyRun]) -> list[str]:
+    """Names of what differs between runs, but for the file."""
+    pairs = [(vars(one), vars(other)) for one, other in zip(ours, theirs, strict=True)]
+    names = [name for name in vars(ours[0]) if name != "file"]
+    return [name for one, other in pairs for name in names if not np.array_equal(one[name], other[name])]
+
+
+def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    """Whole, they are read as those without."""
+    file = write(tmp_path, "eval_pvp_1.json", with_checksums(RESULTS))
+    whole, content = read_results(file), file.read_bytes()
+    assert differences(read_results(write(tmp_path / "plain", "eval_pvp_1.json", RESULTS)), whole) == []
+    random, refused = np.random.default_rng(0), 0
+    for place in random.choice(len(content), 300, replace=False):
+        flip(file, place, 1 << int(random.integers(8)), content)
+        try:
+            assert differences(read_results(file), whole) == []
+        except UserError:
+            refused += 1
+    assert refused > 290  # the rest are in keys of checksums and the like
+    for checksum in (None, 3, "0" * 64, ["x"] * 3):
+        wrong = {**with_checksums(RESULTS), "one": {**RESULTS["one"], CHECKSUM: checksum}}
+        message = "policy 'one': its results do not match their checksum"
+        assert_refuses(message, read_results, write(tmp_path, "eval_pvp_1.json", wrong))
+
+
+def test_names_and_categories_are_those_of_the_game_and_other_keys_are_none_of_them() -> None:
+    game = [(f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()]
+    assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == game and len(set(TASK_NAMES)) == 63
+    assert IN_CATEGORY.sum(axis=1).tolist() == [1, 3, 2, 8, 44, 5]
+    np.testing.assert_allclose(IN_CATEGORY @ TASK_WEIGHTS, 100 / len(CATEGORIES))
+    assert [task_index(name) for name in TASK_NAMES] == list(range(63))
+    assert [task_index(f"curriculum/{spec.name}") for spec in training_tasks(128)] == [None] * len(training_tasks(128))
+    own = "curriculum/Task_DefeatEntity_(agent_type:npc_level:3_num_agent:20)_reward_to:agent"
+    turned = "curriculum/Task_DefeatEntity_(level:3_num_agent:20_agent_type:npc)_reward_to:agent"
+    assert task_index(turned) == TASK_NAMES.index(own)
+    assert task_index("curriculum/Task_TickGE_(num_tick: 1024)_reward_to:agent") == 0
+    others = ("()_reward_to:agent", "(num_tick:1024)_reward_to:team", "(num_tick:512)_reward_to:agent",
+              "(num_tick:1024_num_tick:1024)_reward_to:agent", "(more_num_tick:1024)_reward_to:agent")  # fmt: skip
+    for key in (
+        "",
+        "length",
+        "curriculum/",
+        TASK_NAMES[0][11:],
+        *(f"curriculum/Task_TickGE_{rest}" for rest in others),
+    ):
+        assert task_index(key) is None, key

@@ -76,7 +76,7 @@ def at(page) -> list:
     return page.evaluate("[made.state.at, made.state.playing, byId('clock').textContent, Number(byId('time').value)]")
 
 
-def test_tables_and_texts_come_back_as_they_were(page) -> None:
+def test_tables_texts_and_numbers_come_back_as_they_were_and_a_line_skips_what_is_unknown(page) -> None:
     for name, values in VALUES.items():
         output = page.evaluate(f"Array.from(made.tables.{name}, String)")
         numbers = [float(text.replace("Infinity", "inf")) for text in output]
@@ -84,9 +84,22 @@ def test_tables_and_texts_come_back_as_they_were(page) -> None:
     assert page.evaluate("[made.text, made.tables.words[0]]") == [HOSTILE, HOSTILE]
     assert page.evaluate("document.getElementById('page-content')") is None
     assert page.evaluate("[0, 1, 2, 4].map((place) => partAt(running([2, 2, 1]), place))") == [0, 0, 1, 2]
+    said = "signed(-0.256), signed(3, 0), rounded(-1234.5), rounded(0.00012344), signed(NaN), rounded(1 / 0)"
+    assert page.evaluate(f"[{said}]") == ["−0.26", "+3", "−1230", "+0.000123", "–", "–"]
+    assert page.evaluate("[counted(1, 'life', 'lives'), counted(2000, 'tick')]") == ["1 life", "2,000 ticks"]
+    points = page.evaluate(
+        """() => {
+          const points = [];
+          const context = { beginPath() {}, stroke() {}, lineTo: (...point) => points.push(point) };
+          const place = { x: (tick) => 2 * tick, low: 0, high: 10, top: 1, bottom: 11 };
+          drawLine(context, Float32Array.of(0, NaN, 10), { ...place, colour: "red" });
+          return [points, ends(Float32Array.of(3, NaN, -2))];
+        }"""
+    )
+    assert points == [[[0, 11], [4, 1]], [-2, 3]]
 
 
-def test_buttons_keys_and_slider_move_time(page) -> None:
+def test_buttons_keys_and_slider_move_time_and_what_is_focused_keeps_its_own_keys(page) -> None:
     for act, expected in (
         (lambda: page.keyboard.press("ArrowRight"), 1), (lambda: page.keyboard.press("Shift+ArrowRight"), 11),
         (lambda: page.locator("#back").click(), 10), (lambda: page.locator("#time").fill("33"), 33),
@@ -99,18 +112,15 @@ def test_buttons_keys_and_slider_move_time(page) -> None:
     page.keyboard.press("X")
     page.keyboard.press("Control+x")
     assert page.evaluate("acts") == 1
-
-
-def test_what_is_focused_keeps_its_own_keys(page) -> None:
     page.locator("#other").focus()
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("[made.state.at, Number(byId('other').value)]") == [0, 6]
+    assert page.evaluate("[made.state.at, Number(byId('other').value)]") == [40, 6]
     page.locator("#search").focus()
     page.keyboard.type("x ")
     page.keyboard.press("Home")
     page.locator("#own").focus()
     page.keyboard.press("Space")
-    assert page.evaluate("[acts, made.state.playing]") == [0, False]
+    assert page.evaluate("[acts, made.state.at, made.state.playing]") == [1, 40, False]
 
 
 def test_time_plays_to_its_end_and_begins_again(page) -> None:
@@ -140,22 +150,6 @@ def test_time_does_not_run_twice_as_fast_after_a_short_pause(page) -> None:
         }"""
     )
     assert abs(counts[0] - counts[1]) <= 1
-
-
-def test_numbers_are_said_with_their_signs_and_a_line_skips_what_is_unknown(page) -> None:
-    numbers = "signed(-0.256), signed(3, 0), rounded(-1234.5), rounded(0.00012344), signed(NaN), rounded(1 / 0)"
-    assert page.evaluate(f"[{numbers}]") == ["−0.26", "+3", "−1230", "+0.000123", "–", "–"]
-    assert page.evaluate("[counted(1, 'life', 'lives'), counted(2000, 'tick')]") == ["1 life", "2,000 ticks"]
-    points = page.evaluate(
-        """() => {
-          const points = [];
-          const context = { beginPath() {}, stroke() {}, lineTo: (...point) => points.push(point) };
-          const place = { x: (tick) => 2 * tick, low: 0, high: 10, top: 1, bottom: 11 };
-          drawLine(context, Float32Array.of(0, NaN, 10), { ...place, colour: "red" });
-          return [points, ends(Float32Array.of(3, NaN, -2))];
-        }"""
-    )
-    assert points == [[[0, 11], [4, 1]], [-2, 3]]
 
 
 @pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(244, 246, 248)"), ("dark", "rgb(21, 24, 28)")])

@@ -21,6 +21,8 @@ from analysis.labels import NOISE
 from analysis.replays import file as replay_file
 from analysis.replays import stream as replay_stream
 from analysis.replays.clusters import ReplayClusters, clusters_of
+from analysis.replays.clusters import clusters_of
+from analysis.replays.colours import UNLABELLED
 from analysis.replays.file import read_replay
 from analysis.replays.replay import CAUSES, DEATH, KILL, LEVEL_UP, UNLABELLED, Events, Replay, events_of, policy_of
 from tests.command import assert_refuses
@@ -47,9 +49,24 @@ def content(recording: Recording) -> dict:
     return {"map": whole["map"], "packets": whole["packets"][20:23]}
 
 
-def test_every_tick_of_the_episode_is_there(replay: Replay, recording: Recording) -> None:
+def test_every_tick_is_there_with_the_vitals_skills_and_belongings_that_the_engine_had(
+    replay: Replay, recording: Recording
+) -> None:
     assert replay.ticks == len(recording.truth) > 20
     assert len(replay.players) == 16 and set(replay.players.policies) == set(POLICIES)
+    players, worn_ever = replay.players, 0
+    for tick, truth in enumerate(recording.truth):
+        for column in np.flatnonzero(players.alive[tick]).tolist():
+            state = truth.players[int(players.ids[column])]
+            for name in ("food", "water", "gold", "kills"):
+                assert getattr(players, name)[tick, column] == state[name]
+            levels = zip(players.skill_level[tick, column], players.skill_experience[tick, column], strict=True)
+            assert dict(zip(replay.skills, levels, strict=True)) == state["skills"]
+            items = replay.inventories[players.inventory[tick, column]]
+            assert sorted((item.name, item.level, item.quantity) for item in items) == state["inventory"]
+            assert sorted(item.name for item in items if item.slot) == state["worn"]
+            worn_ever += sum(bool(item.slot) for item in items)
+    assert worn_ever > 0, "nobody ever wore anything: equality proves little"
 
 
 @pytest.mark.parametrize("group", ["players", "npcs"])
@@ -66,22 +83,6 @@ def test_the_living_are_where_and_how_the_engine_had_them(replay: Replay, record
             assert getattr(entities, name)[tick, living].tolist() == expected, (tick, name)
 
 
-def test_vitals_skills_and_belongings_are_the_engines(replay: Replay, recording: Recording) -> None:
-    players, worn_ever = replay.players, 0
-    for tick, truth in enumerate(recording.truth):
-        for column in np.flatnonzero(players.alive[tick]).tolist():
-            state = truth.players[int(players.ids[column])]
-            for name in ("food", "water", "gold", "kills"):
-                assert getattr(players, name)[tick, column] == state[name]
-            levels = zip(players.skill_level[tick, column], players.skill_experience[tick, column], strict=True)
-            assert dict(zip(replay.skills, levels, strict=True)) == state["skills"]
-            items = replay.inventories[players.inventory[tick, column]]
-            assert sorted((item.name, item.level, item.quantity) for item in items) == state["inventory"]
-            assert sorted(item.name for item in items if item.slot) == state["worn"]
-            worn_ever += sum(bool(item.slot) for item in items)
-    assert worn_ever > 0, "nobody ever wore anything: equality proves little"
-
-
 def test_tiles_are_what_they_are_at_the_tick(replay: Replay, recording: Recording) -> None:
     """But for those that grew and were harvested again in the next tick, which packets cannot tell; the last too."""
     changed = wrong = 0
@@ -94,7 +95,7 @@ def test_tiles_are_what_they_are_at_the_tick(replay: Replay, recording: Recordin
     assert changed > 100 and wrong < changed / 100
 
 
-def test_deaths_kills_and_level_ups_are_those_of_the_engines_log(
+def test_deaths_kills_and_level_ups_are_those_of_the_engines_log_and_have_their_causes(
     replay: Replay, events: Events, recording: Recording
 ) -> None:
     ids = replay.players.ids
@@ -113,9 +114,6 @@ def test_deaths_kills_and_level_ups_are_those_of_the_engines_log(
     assert found(KILL, "other") == sorted(kills) and len(kills) > 3
     assert found(DEATH) == sorted(deaths) and len(deaths) > 8
     assert found(LEVEL_UP, "value") == sorted(levels)
-
-
-def test_who_was_killed_by_a_player_died_of_that(replay: Replay, events: Events) -> None:
     victims = {int(events.other[i]) for i in np.flatnonzero(events.kind == KILL) if events.other[i] > 0}
     dead = events.kind == DEATH
     causes = {CAUSES[cause] for cause in events.detail[dead]}
@@ -123,32 +121,23 @@ def test_who_was_killed_by_a_player_died_of_that(replay: Replay, events: Events)
     assert killed == victims and "of unknown cause" not in causes and len(causes) > 1
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "policy"),
-    [
-        ("start_kit_3M_17", 17, "start_kit_3M"),
-        ("200_7", 7, "200"),
-        ("Agent17", 17, "Agent"),
-        ("Agent5", 17, "Agent"),
-        ("takeru_3M", 3, "takeru_3M"),
-        ("17", 17, "17"),
-        ("", 1, ""),
-    ],
-)
-def test_policies_are_read_from_names(name: str, number: int, policy: str) -> None:
-    assert policy_of(name, number) == policy
+def test_policies_are_read_from_names() -> None:
+    names = {
+        ("start_kit_3M_17", 17): "start_kit_3M", ("200_7", 7): "200", ("Agent17", 17): "Agent", ("Agent5", 17): "Agent",
+        ("takeru_3M", 3): "takeru_3M", ("17", 17): "17", ("", 1): "",
+    }  # fmt: skip
+    assert {name: policy_of(*name) for name in names} == names
 
 
-def test_other_forms_of_a_replay_read_the_same(replay: Replay, recording: Recording, tmp_path: Path) -> None:
+def test_other_forms_of_a_replay_read_the_same_and_names_may_hold_anything(
+    replay: Replay, recording: Recording, tmp_path: Path, content: dict
+) -> None:
     plain = tmp_path / "episode.replay.json"
     plain.write_bytes(lzma.decompress(recording.replay.read_bytes()))
     same = read_replay(plain)
     assert np.array_equal(same.players.row, replay.players.row) and same.inventories == replay.inventories
     copy = Path(shutil.copy(recording.replay, tmp_path))  # without the pickle that the game's helper writes beside it
     assert read_replay(copy).ticks == len(recording.truth)
-
-
-def test_names_may_hold_anything(content: dict, tmp_path: Path) -> None:
     packets = json.loads(json.dumps(content["packets"]))
     for packet in packets:
         next(iter(packet["player"].values()))["base"]["name"] = 'é"}]{[\\ </script>_1'
@@ -206,17 +195,14 @@ def test_a_replay_that_is_none_is_refused(content: dict, tmp_path: Path, case: s
     refused(write(tmp_path, BROKEN[case](content)))
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"{}", b"[]", b"{", b'{"map"', b"[" * 100_000, b'{"map": NaN}', b"\xff\xfe", b"1"]
-)
-def test_other_files_are_refused(tmp_path: Path, text: bytes) -> None:
-    for name, stored in (("plain", text), ("packed", lzma.compress(text, format=lzma.FORMAT_ALONE))):
-        path = tmp_path / f"{name}.replay.lzma"
-        path.write_bytes(stored)
+def test_other_files_and_what_is_not_there_or_goes_on_after_its_end_are_refused(
+    recording: Recording, tmp_path: Path
+) -> None:
+    texts = (b"", b"{}", b"[]", b"{", b'{"map"', b"[" * 100_000, b'{"map": NaN}', b"\xff\xfe", b"1")
+    for content in (*texts, *(lzma.compress(text, format=lzma.FORMAT_ALONE) for text in texts)):
+        path = tmp_path / "made.replay.lzma"
+        path.write_bytes(content)
         refused(path)
-
-
-def test_what_is_not_there_or_goes_on_after_its_end_is_refused(recording: Recording, tmp_path: Path) -> None:
     refused(tmp_path / "nothing.replay.lzma", "does not exist")
     refused(tmp_path)
     longer = tmp_path / "longer.replay.lzma"
@@ -284,18 +270,14 @@ def label_of(records: Records) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def clusters(replay: Replay, recording: Recording, run_of_recording: Path) -> ReplayClusters:
-    return clusters_of(replay, recording.replay, recording.dump, run_of_recording)
-
-
-@pytest.fixture(scope="module")
 def run_of_recording(recording: Recording, records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return labelled_run(tmp_path_factory.mktemp("results") / "run", recording.dump, label_of, Subsample(STRIDE))
 
 
-def test_every_label_is_at_its_agent_and_tick(
-    clusters: ReplayClusters, replay: Replay, records: Records, recording: Recording
+def test_every_label_is_at_its_agent_and_tick_and_between_labels_the_earlier_holds(
+    replay: Replay, records: Records, recording: Recording, run_of_recording: Path
 ) -> None:
+    clusters = clusters_of(replay, recording.replay, recording.dump, run_of_recording)
     assert clusters.episode == recording.episode == 1, "found by what it holds"
     own = records.take(records.episode == recording.episode)
     expected = dict(zip(zip(own.tick, own.agent_id, strict=True), label_of(own), strict=True))
@@ -303,9 +285,6 @@ def test_every_label_is_at_its_agent_and_tick(
     places = zip(ticks, replay.players.ids[columns], strict=True)
     result = dict(zip(places, clusters.label[ticks, columns], strict=True))
     assert result == expected and len(result) > 100 and NOISE in result.values()
-
-
-def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: ReplayClusters, replay: Replay) -> None:
     propagated = 0
     for column in range(len(replay.players)):
         last = UNLABELLED
@@ -333,16 +312,17 @@ def test_another_episode_is_refused_naming_where_it_differs_first(
     assert_refuses("no episode", clusters_of, replace(replay, players=replace(players, **late)), *where)
 
 
-@pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
 def test_an_unfinished_or_damaged_run_and_one_of_another_dump_are_refused(
-    replay: Replay, recording: Recording, tmp_path: Path, name: str
+    replay: Replay, recording: Recording, tmp_path: Path
 ) -> None:
-    run = labelled_run(tmp_path / "run", recording.dump, label_of, Subsample(STRIDE))
-    content = orjson.loads((run / "run.json").read_bytes())
-    content["input"][METADATA_FILE] = "0" * 64
-    rewrite(run, "run.json", orjson.dumps(content))
-    assert_refuses("another dump", clusters_of, replay, recording.replay, recording.dump, run)
-    (run / name).unlink()
-    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
-    (run / name).write_bytes(b"{}")
-    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
+    for name in ("DONE.json", "run.json", "cluster_labels.npz"):
+        run = labelled_run(tmp_path / name, recording.dump, label_of, Subsample(STRIDE))
+        where = (replay, recording.replay, recording.dump, run)
+        content = orjson.loads((run / "run.json").read_bytes())
+        content["input"][METADATA_FILE] = "0" * 64
+        rewrite(run, "run.json", orjson.dumps(content))
+        assert_refuses("another dump", clusters_of, *where)
+        (run / name).unlink()
+        assert_refuses("run", clusters_of, *where)
+        (run / name).write_bytes(b"{}")
+        assert_refuses("run", clusters_of, *where)

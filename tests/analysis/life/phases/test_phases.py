@@ -1,4 +1,4 @@
-"""Shares over life, dwell times and transitions: what was planted is found, and nothing else."""
+"""Shares over life, dwell times and transitions: what was planted is found, nothing else, and figures are whole."""
 
 import itertools
 from dataclasses import replace
@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import Records
+from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
 from analysis.life.phases.transitions import (
     against_orders,
@@ -17,6 +20,10 @@ from analysis.life.phases.transitions import (
     shares,
     transitions,
 )
+from analysis.life.life_figure import MOST_COLUMNS, label_colour, life_figure
+from analysis.life.phases.figure import life_phase_figure, transitions_figure
+from analysis.life.phases.phases import association, shares
+from analysis.life.phases.transitions import against_orders, dwelling, lagged_persistence, memory_of_two, transitions
 from analysis.life.phases.visits import (
     VISITS_A_SPAN,
     LabelSequences,
@@ -27,8 +34,11 @@ from analysis.life.phases.visits import (
     ticks_of_spans,
     visits,
 )
+from analysis.life.timeline import FEATURES_SHOWN, TickClusters, Timeline, timeline_of
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Bootstrap
+from tests.analysis.figures.test_figures import texts
+from tests.planted import planted_dump
 from tests.planted_labels import (
     FREQUENCIES,
     chain,
@@ -39,6 +49,7 @@ from tests.planted_labels import (
     memory_of_two_steps,
     sequences_of,
 )
+from tests.recorded import Recording
 
 BOOTSTRAP = Bootstrap(resamples=200, seed=1)
 
@@ -60,32 +71,20 @@ def test_sequences_are_lives_in_order_with_noise_last() -> None:
     assert result.counts().tolist() == [[2, 1], [0, 4]]
 
 
-def test_each_life_weighs_equally_however_long_and_is_spread_over_all_bins_however_short() -> None:
+def test_each_life_weighs_equally_however_long_and_shares_of_ticks_are_of_the_lives_that_have_them() -> None:
     output = sequences_of([[0] * 10 + [1] * 10, [1] * 200])
     result = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
     np.testing.assert_allclose(result.mean, [[0.5, 0.5], [0.0, 1.0]])
     assert result.lives.tolist() == [2, 2]
-    output = sequences_of([[0, 1, 1]])
-    result = shares(output, phase_edges(output, 6), np.linspace(0, 1, 7), BOOTSTRAP)
-    np.testing.assert_allclose(result.mean[:, 0], [1, 1, 0, 0, 0, 0])
-    assert np.isnan(result.low).all()
-    uneven = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
-    np.testing.assert_allclose(uneven.mean[:, 0], [2 / 3, 0])
-
-
-def test_lives_without_a_label_of_their_own_have_no_ticks() -> None:
-    output = sequences_of([[0, 1, 1]])
-    names = ("state", "tick", "starts", "lengths", "key")
-    empty = replace(output, **{name: getattr(output, name)[:0] for name in names})
-    assert tick_edges(empty, np.array([0.0, 10.0])).shape == (0, 2)
-
-
-def test_shares_of_ticks_are_of_the_lives_that_have_them() -> None:
     output = sequences_of([[0] * 4, [1] * 10])
     edges = np.array([0.0, 2.0, 6.0, 10.0])
     result = shares(output, tick_edges(output, edges), edges, BOOTSTRAP)
     np.testing.assert_allclose(result.mean[:, 0], [0.5, 0.5, 0.0])
     assert result.lives.tolist() == [2, 2, 1]
+    output = sequences_of([[0, 1, 1]])
+    names = ("state", "tick", "starts", "lengths", "key")
+    empty = replace(output, **{name: getattr(output, name)[:0] for name in names})
+    assert tick_edges(empty, np.array([0.0, 10.0])).shape == (0, 2)
 
 
 def test_time_in_a_state_is_what_turning_the_labels_gives() -> None:
@@ -150,12 +149,13 @@ def test_a_planted_tick_is_found_though_lives_differ_in_length() -> None:
     assert by_tick.p < 0.01 and by_tick.state_explained[2] > by_phase.state_explained[2]
 
 
-@pytest.mark.parametrize("life", [[NOISE] * 30, [0] * 30, [0]], ids=["all noise", "one cluster", "one tick"])
-def test_one_label_only_explains_nothing(life: list[int]) -> None:
-    output = sequences_of([life, life])
-    for edges in (phase_edges(output, 4), tick_edges(output, np.linspace(0, len(life), 5))):
-        result = association(output, edges, 19, seed=0)
-        assert np.isnan(result.explained) and result.p == 1 and (result.state_p == 1).all()
+def test_one_label_only_explains_nothing() -> None:
+    for life in ([NOISE] * 30, [0] * 30, [0]):
+        output = sequences_of([life, life])
+        for edges in (phase_edges(output, 4), tick_edges(output, np.linspace(0, len(life), 5))):
+            result = association(output, edges, 19, seed=0)
+            assert np.isnan(result.explained) and result.p == 1 and (result.state_p == 1).all()
+            assert np.isnan(shares(output, edges, np.linspace(0, 1, 5), BOOTSTRAP).low).all(), "of one episode"
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,9 @@ def test_visits_are_cut_at_lives_and_at_missing_ticks() -> None:
     assert result.begun.tolist() == [True, True, True, False] and result.stretch.tolist() == [1, 1, 2, 3]
 
 
-def test_mean_dwell_times_are_right_though_lives_cut_visits_off(chains: LabelSequences) -> None:
+def test_mean_dwell_times_are_right_though_lives_cut_visits_off_and_chance_is_what_shuffling_gives(
+    chains: LabelSequences,
+) -> None:
     """The naive mean over whole visits would say about 13 for the first state instead of 20."""
     result = dwelling(chains, visits(chains), BOOTSTRAP)
     np.testing.assert_allclose(result.mean, [20, 5, 2], rtol=0.12)
@@ -184,15 +186,11 @@ def test_mean_dwell_times_are_right_though_lives_cut_visits_off(chains: LabelSeq
     output = visits(chains)
     assert output.ticks[(output.state == 0) & output.left].mean() < 16
     assert (result.visits - result.censored).sum() == output.left.sum() and result.ticks.sum() == len(chains.state)
-
-
-def test_chance_dwell_is_what_shuffling_ticks_gives(chains: LabelSequences) -> None:
     rng, means = np.random.default_rng(1), []
     for _ in range(30):
         order = np.lexsort((rng.random(len(chains.state)), chains.life))
         shuffled = replace(chains, state=chains.state[order])
         means.append(dwelling(shuffled, visits(shuffled), BOOTSTRAP).mean)
-    result = dwelling(chains, visits(chains), BOOTSTRAP)
     np.testing.assert_allclose(result.chance, np.mean(means, axis=0), rtol=0.03)
 
 
@@ -337,18 +335,106 @@ def test_a_chain_of_order_one_has_no_memory_of_order_two() -> None:
     assert (memory_of_two(visits(output), 3, 199, seed=0).any_age.q > 0.05).all()
 
 
-def test_with_two_states_there_is_nothing_to_test() -> None:
+def test_with_two_states_there_is_nothing_to_test_and_with_one_no_transition_or_end() -> None:
     rng = np.random.default_rng(6)
     output = sequences_of([rng.integers(0, 2, 40).tolist() for _ in range(10)])
     pairs, memory = transitions(output, visits(output), 19, seed=0), memory_of_two(visits(output), 2, 19, seed=0)
     for case in (pairs.given_age, pairs.any_age, memory.given_age, memory.any_age):
         assert np.isnan(case.q).all()
-
-
-def test_one_state_has_no_transitions_and_no_end() -> None:
     output = sequences_of([[0] * 5, [0] * 3])
     result, dwell = transitions(output, visits(output), 19, seed=0), dwelling(output, visits(output), BOOTSTRAP)
     assert result.count.tolist() == [[0]] and np.isnan(result.given_age.q).all() and np.isnan(result.any_age.q).all()
     assert np.isnan(dwell.mean[0]) and np.isnan(dwell.median[0]) and dwell.censored[0] == 2
     assert np.isnan(lagged_persistence(output, 1, BOOTSTRAP).beyond_chance)
     assert lagged_persistence(output, 100, BOOTSTRAP).pairs == 0
+
+
+HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7: agent 123, episode 45"
+BANDS = Bootstrap(resamples=100)
+
+
+@pytest.fixture(scope="module")
+def records(recording: Recording) -> Records:
+    return read_dump(recording.dump, layers=[])
+
+
+@pytest.fixture(scope="module")
+def timeline(records: Records, recording: Recording) -> Timeline:
+    return timeline_of(records, read_metadata(recording.dump))
+
+
+def longest(timeline: Timeline) -> Timeline:
+    return timeline.life(int(np.argmax(timeline.lives.lengths)))
+
+
+def strip_of(life: Timeline, states: int) -> TickClusters:
+    label = np.arange(len(life)) % (states + 1) - 1
+    return label, np.arange(len(life)) % 10 == 0
+
+
+def test_the_timeline_has_every_column_at_every_tick(timeline: Timeline, records: Records) -> None:
+    assert len(timeline) == len(records) and set(timeline.columns) == {*FEATURES_SHOWN, "reward", "value"}
+    assert all(np.isfinite(column).all() for column in timeline.columns.values())
+    order = np.lexsort((records.tick, records.episode, records.agent_id, records.env_id))
+    np.testing.assert_array_equal(timeline.columns["value"], records.value[order])
+    life = timeline.life(5)
+    number = timeline.number_of((life.records.env_id[0], life.records.agent_id[0], life.records.episode[0]))
+    assert number == 5 and (np.diff(life.records.tick) == 1).all() and life.events.record.max() < len(life)
+    with pytest.raises(ValueError, match="no life"):
+        timeline.number_of((0, 1, 999))
+
+
+@pytest.mark.parametrize("states", [0, 3, 30])
+def test_a_life_shows_all_panels(timeline: Timeline, states: int) -> None:
+    life = longest(timeline)
+    written = texts(life_figure(life, HEADING, "64 ticks", strip_of(life, states)))
+    for word in ("health", "food", "water", "level", "items", "gold", "value", "moving", "drank", "labels of the run"):
+        assert word in written
+    assert ("and 19 rarer" in written) == (states == 30) and any(text.startswith("noise (") for text in written)
+    assert label_colour(3) == cluster_colour(3) and label_colour(NOISE) == NOISE_COLOUR, "those of the analysis"
+
+
+def test_a_life_of_one_tick_one_that_lacks_ticks_and_a_very_long_one(timeline: Timeline, recording: Recording) -> None:
+    life, metadata = longest(timeline), read_metadata(recording.dump)
+    for ticks in ([3], [3, 4, 5, 20, 21, 40]):
+        some = timeline_of(life.records.take(np.isin(life.records.tick, ticks)), metadata).life(0)
+        assert "health" in texts(life_figure(some, HEADING, "short", strip_of(some, 2)))
+    planted = planted_dump(agents=1, episodes=1, ticks=MOST_COLUMNS + 900, layers={"action_decoder": 2})
+    long = timeline_of(planted.records, planted.metadata).life(0)
+    assert "moving" in texts(life_figure(long, HEADING, f"{len(long)} ticks", strip_of(long, 3)))
+
+
+def test_what_is_not_recorded_is_left_out_and_said(records: Records, recording: Recording) -> None:
+    """Like a dump of the original tools: no reward, no value, and no labels from the engine."""
+    nothing = np.full(len(records), np.nan, np.float32)
+    original = replace(records, reward=nothing, value=nothing, columns={})
+    life = longest(timeline_of(original, read_metadata(recording.dump)))
+    written = texts(life_figure(life, HEADING, "64 ticks"))
+    assert "reward" not in written and any("does not record reward and value" in text for text in written)
+    half = replace(records, value=nothing)
+    written = texts(life_figure(longest(timeline_of(half, read_metadata(recording.dump))), HEADING, "64 ticks"))
+    assert "reward" in written and "value" not in written
+
+
+RANDOM = np.random.default_rng(0)
+LIVES = {
+    "normal": [bouts(RANDOM, 50) for _ in range(12)], "one life": [bouts(RANDOM, 50)],
+    "one label": [[0] * 20, [0] * 30], "all noise": [[NOISE] * 20, [NOISE] * 30],
+    "40 clusters": [bouts(RANDOM, 400, states=40, longest=5) for _ in range(6)],
+    "lives of one tick": [[0], [1], [0]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case == "40 clusters" else ()) for case in LIVES]
+)
+def test_phases_and_transitions_draw(case: str) -> None:
+    output = sequences_of(LIVES[case], list(range(len(LIVES[case]))))
+    edges = phase_edges(output, 5)
+    result = shares(output, edges, np.linspace(0, 1, 6), BANDS)
+    tested = association(output, edges, 19, seed=0)
+    written = texts(life_phase_figure(result, tested, output.labels, "share of the life elapsed", HEADING, "lives"))
+    assert ("29 rarer" in written or "28 rarer" in written) == (case == "40 clusters")
+    seen = visits(output)
+    moves, dwell = transitions(output, seen, 19, seed=0), dwelling(output, seen, BANDS)
+    texts(transitions_figure(moves, dwell, output.labels, HEADING, "from one tick to the next"))
