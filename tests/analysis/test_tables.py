@@ -66,7 +66,7 @@ def test_rolling_mean_equals_a_plain_loop(records: Records, window: int, seed: i
 GAME = {one.index: one for one in material.All}
 
 
-def test_materials_are_exactly_the_games_each_with_a_colour_of_its_own_and_what_harvesting_leaves() -> None:
+def test_materials_are_exactly_the_games() -> None:
     assert {m.number: m.name for m in MATERIALS} == {number: item.tex for number, item in GAME.items()}
     assert [m.number for m in MATERIALS] == list(range(len(GAME)))
     assert PALETTE.shape == (len(GAME), 3) and len(np.unique(PALETTE, axis=0)) == len(GAME)

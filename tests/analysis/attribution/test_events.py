@@ -44,7 +44,7 @@ from tests.planted_maps import (
 SAMPLES, TICKS, BEFORE = 12, 10, 4
 
 
-def test_a_condition_begins_after_enough_ticks_without_it_and_is_parsed_or_refused() -> None:
+def test_a_condition_begins_after_enough_ticks_without_it() -> None:
     holds = np.zeros(20, bool)
     holds[[3, 4, 9, 15, 16, 18]] = True
     assert onsets(holds, 1, 1).tolist() == [3, 9, 15, 18]
@@ -113,7 +113,7 @@ def test_fewer_entities_in_view_at_present_than_before_can_be_compared_too() -> 
     assert rows["attribution of an NPC in view"].difference.value == pytest.approx(0.4)
 
 
-def test_a_sample_is_taken_from_among_others_and_states_without_the_target_count_nowhere() -> None:
+def test_a_sample_is_taken_and_states_without_the_target_count_nowhere() -> None:
     every, chosen = planted(), planted().where(planted().sample == 1)
     np.testing.assert_array_equal(chosen.sample, np.ones(TICKS))
     for name in ARRAYS:

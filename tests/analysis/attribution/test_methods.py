@@ -104,7 +104,7 @@ def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) ->
     np.testing.assert_allclose(play(policy, alone, alone.observation, Target()).numpy(), value, **CLOSE)
 
 
-def test_integrated_gradients_are_complete_and_smoothed_ones_with_hardly_any_noise_are_gradients(
+def test_integrated_gradients_are_complete_and_smoothed_ones_are_gradients(
     recorded: RecordedPolicy,
 ) -> None:
     policy, windows, _ = policy_and_windows(recorded)
@@ -242,7 +242,7 @@ def test_gradients_are_those_of_finite_differences(recorded: RecordedPolicy) -> 
         np.testing.assert_allclose(float((gradient * direction).sum()), expected, rtol=1e-3, atol=1e-6)
 
 
-def test_columns_of_rows_add_up_to_their_features_and_a_removed_row_takes_its_option_along(
+def test_columns_add_up_to_features_and_a_removed_row_takes_its_option_along(
     recorded: RecordedPolicy,
 ) -> None:
     policy, windows, _ = policy_and_windows(recorded, 1)

@@ -95,7 +95,7 @@ def test_intervals_of_a_profile_count_lives_not_records(lives: int, bins: int, l
 LENGTHS = [30] * 40
 
 
-def test_planted_shares_are_recovered_within_their_intervals_and_constants_have_none() -> None:
+def test_planted_shares_are_recovered_within_their_intervals() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(1200, 4))
     noise = rng.normal(size=(1200, 3))
@@ -152,7 +152,7 @@ def named(measured: list[Direction], data: Dataset) -> dict[str, Direction]:
     return {item.name: item for item in measured}
 
 
-def test_a_cluster_reads_one_at_its_mean_and_zero_at_that_of_the_rest_if_it_differs(data: Dataset) -> None:
+def test_a_cluster_reads_one_at_its_mean_and_zero_at_that_of_the_rest(data: Dataset) -> None:
     labels = np.arange(len(data)) % 3 + NOISE  # arbitrary: two clusters and noise
     result = named(list(cluster_directions(data, labels, "run", "dump")), data)
     assert list(result) == ["cluster_0", "cluster_1"]
@@ -180,7 +180,7 @@ def test_components_read_their_scores(data: Dataset) -> None:
         assert item.mean == pytest.approx(0, abs=1e-5) and item.weight @ item.weight == pytest.approx(1)
 
 
-def test_smooth_courses_categories_and_lines_of_variables_are_removed_and_the_rest_stays() -> None:
+def test_courses_and_categories_of_variables_are_removed_and_the_rest_stays() -> None:
     rng = np.random.default_rng(0)
     tick = rng.integers(0, 1000, 3000)
     course = np.column_stack([tick / 300, np.sin(tick / 150), (tick / 1000) ** 3])
@@ -216,7 +216,7 @@ def test_variables_come_from_the_records_and_the_features() -> None:
 RECORDS = planted_dump(agents=3, episodes=1, ticks=10).records
 
 
-def test_nan_infinity_and_activations_whose_distances_overflow_are_refused_and_named() -> None:
+def test_activations_that_are_not_finite_or_overflow_are_refused_and_named() -> None:
     own = RECORDS.activations[LAYER]
     check_activations(RECORDS, LAYER)
     for value in (np.nan, np.inf, -np.inf):
@@ -289,7 +289,7 @@ def meter(data: Dataset, labels: np.ndarray, there: Listed) -> Blindness:
     return blindness(there, data, principal_components(data.activations), "clusters", labels, FAST)
 
 
-def test_clusters_and_components_of_what_no_feature_holds_say_that_the_list_is_too_short(tmp_path: Path) -> None:
+def test_what_no_feature_holds_says_that_the_list_is_too_short(tmp_path: Path) -> None:
     """And so do the verdict and the text of a summary."""
     hidden = told(tmp_path / "dump", in_gold=False)
     result = meter(*hidden)
@@ -362,7 +362,7 @@ def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: p
     np.testing.assert_array_equal(moves.argmax(axis=1), number[some.kept])
 
 
-def test_behaviour_ahead_is_computed_as_by_hand_and_never_crosses_into_another_life() -> None:
+def test_behaviour_ahead_is_computed_as_by_hand_within_lives() -> None:
     planted = planted_dump(agents=3, episodes=1, ticks=40)
     records, metadata = planted.records, planted.metadata
     seen = Observed(records, metadata)

@@ -166,7 +166,7 @@ def test_clusters_are_stable_only_beyond_those_of_a_gaussian(summary: Summary) -
         assert any(words in line for line in verdict(output))
 
 
-def test_shares_below_the_flag_and_small_clusters_that_dissolve_are_put_into_words(summary: Summary) -> None:
+def test_small_shares_and_clusters_that_dissolve_are_put_into_words(summary: Summary) -> None:
     cluster = summary.clusters[1]
     tick = dataclasses.replace(cluster.confounds[0], name="tick", q=0.01, excess=0.08, flagged=False)
     output = dataclasses.replace(cluster, confounds=(tick, *cluster.confounds[1:]))
@@ -179,7 +179,7 @@ def test_shares_below_the_flag_and_small_clusters_that_dissolve_are_put_into_wor
     assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in lines)
 
 
-def test_many_clusters_are_told_in_the_table_six_episodes_are_shifted_whole_and_constants_are_not_tested() -> None:
+def test_many_clusters_six_episodes_and_constants_are_told_as_they_are() -> None:
     many = planted_summary(PLANTED, np.arange(RECORDS) % 20)
     assert any(line.startswith("Cluster 12 and smaller ones") for line in many.verdict)
     assert "smaller ones" not in verdict_lines(many) and "\n20 clusters hold" in verdict_lines(many)
@@ -283,7 +283,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
-def test_other_settings_go_to_another_folder_and_combinations_that_work_are_not_refused() -> None:
+def test_other_settings_go_to_another_folder_if_they_work() -> None:
     folders = [DEFAULTS.run_folder, *(replace(DEFAULTS, **change).run_folder for change in CHANGES)]
     assert folders[0] == Path("analysis_results/NAME-sub10-c15")
     assert len(set(folders)) == len(folders)
@@ -335,7 +335,7 @@ def test_what_cannot_work_is_refused() -> None:
     assert [feature.name for feature in both] == ["tick", "self_food"]
 
 
-def test_options_without_effect_are_told_and_without_clusters_few_records_are_enough() -> None:
+def test_options_without_effect_are_told_and_few_records_may_be_enough() -> None:
     assert DEFAULTS.without_effect() == []
     (pairs,) = replace(DEFAULTS, umap_pairs_dims=4).without_effect()
     (before,) = replace(DEFAULTS, pre_cluster_dims=4).without_effect()

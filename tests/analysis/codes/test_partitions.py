@@ -83,7 +83,7 @@ def test_states_belong_to_the_planted_source_that_adds_most_to_them(rng: np.rand
     assert adjusted_rand_score(labels_of(states)[clear], planted[clear]) > 0.9
 
 
-def test_behaviours_are_groups_of_motion_that_single_states_do_not_show_and_are_found_in_trajectories(
+def test_behaviours_are_groups_of_motion_and_found_in_trajectories(
     rng: np.random.Generator, planted: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """Lives go up or down one unit, from places drawn at random: a state does not say which way, its path does."""
@@ -173,7 +173,7 @@ def test_copies_count_like_records(rng: np.random.Generator) -> None:
     assert perplexity(np.array([0, 1, 2, 3]), np.ones(4)) == pytest.approx(4)
 
 
-def test_intervals_are_over_lives_and_do_not_lean_to_the_side_to_which_resampling_moves_a_measure(
+def test_intervals_are_over_lives_and_do_not_lean(
     rng: np.random.Generator,
 ) -> None:
     """Records of a life that are all the same carry one number, not a hundred."""
@@ -244,7 +244,7 @@ def test_eight_modes_are_recovered_from_a_dump_with_three_dimensions_too() -> No
         assert adjusted_rand_score(truth, rule.labels_of(activations)) > 0.95
 
 
-def test_noise_has_no_codes_that_another_seed_finds_again_a_fit_is_repeated_and_collapse_shows() -> None:
+def test_noise_has_no_codes_fits_are_repeated_and_collapse_shows() -> None:
     noise = np.random.default_rng(1).normal(size=(STATES, WIDE)).astype(np.float32)
     first, second = (fitted(noise, seed)[0].labels_of(noise) for seed in (0, 1))
     assert adjusted_rand_score(first, second) < 0.2

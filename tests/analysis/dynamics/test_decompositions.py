@@ -67,7 +67,7 @@ def test_independent_components_are_the_planted_sources(planted) -> None:
     assert (np.diff(result.explained) <= 0).all()
 
 
-def test_principal_components_are_those_of_linear_algebra_and_a_unit_that_never_varies_is_left_out(planted) -> None:
+def test_principal_components_are_those_of_linear_algebra(planted) -> None:
     z = Scale.of(planted[0]).z(planted[0])
     result = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
     values, vectors = np.linalg.eigh(np.cov(z.T))

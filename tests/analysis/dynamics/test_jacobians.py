@@ -75,7 +75,7 @@ def test_components_move_later_components_as_edits_of_the_memory_would(layer: st
         np.testing.assert_allclose(result[:, lags, :, j], (ends[0] - ends[1]) / (2 * step), atol=1e-4)
 
 
-def test_an_edited_cell_has_the_hidden_state_that_an_intervention_gives_and_no_memory_is_refused() -> None:
+def test_an_edited_cell_has_the_hidden_state_of_an_intervention() -> None:
     update = Update(policy_of("lstm"))
     tracks = played(update)
     state = tensor(tracks.state[[5, 9]])
@@ -89,7 +89,7 @@ def test_an_edited_cell_has_the_hidden_state_that_an_intervention_gives_and_no_m
     assert_refuses(message, Update(policy_of("gru")).place, LSTM_CELL)
 
 
-def test_leaky_averages_have_their_time_constants_and_a_planted_matrix_its_slow_modes() -> None:
+def test_leaky_averages_and_a_planted_matrix_have_their_time_constants() -> None:
     """A linear dynamical system: each unit forgets by itself, with a known time constant."""
     policy = policy_of("ema")
     memory = policy.memory

@@ -68,7 +68,7 @@ def of_noise(update: Update) -> Tracks:
     return tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
 
 
-def test_a_leaky_average_forgets_with_its_half_life_and_an_lstm_that_counts_never_does() -> None:
+def test_a_leaky_average_forgets_in_time_and_an_lstm_that_counts_never() -> None:
     memory = LeakyAverages(UNITS, 1)
     update = update_of(memory)
     tracks = of_noise(update)
@@ -105,7 +105,7 @@ def toggle() -> LSTM:
     return memory
 
 
-def test_the_fixed_points_of_a_toggle_are_found_and_that_of_a_leaky_average_is_its_input() -> None:
+def test_fixed_points_of_a_toggle_and_of_a_leaky_average_are_found() -> None:
     update = update_of(toggle())
     starts = np.random.default_rng(2).uniform(-1.5, 1.5, (40, 2))
     points = find_fixed_points(update, np.zeros(1), starts)
@@ -362,9 +362,7 @@ def test_what_an_intervention_measured_is_read_and_other_runs_are_refused(tmp_pa
         assert_refuses(message, read_followed, str(intervention(tmp_path / str(place), **changed)), POLICY)
 
 
-def test_the_computed_half_life_is_that_of_the_memory_and_an_edit_of_the_hidden_state_says_nothing_of_the_cell() -> (
-    None
-):
+def test_the_computed_half_life_is_that_of_the_memory() -> None:
     memory = LeakyAverages(UNITS, 1)
     update = update_of(memory)
     tracks = of_noise(update)

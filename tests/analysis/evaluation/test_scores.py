@@ -167,7 +167,7 @@ def test_a_task_that_a_seed_lacks_counts_in_the_other_seeds() -> None:
     assert (there == 0).any()
 
 
-def test_draws_are_whole_and_repeatable_of_whole_lives_and_intervals_widen_with_confidence() -> None:
+def test_draws_are_whole_and_repeatable_and_widen_with_confidence() -> None:
     units = ((1, (0, 1, 2)), (5, (0, 7)))
     drawn = Bootstrap(resamples=500).draw(units)
     assert (drawn.seeds.sum(axis=1) == 2).all()
@@ -251,7 +251,7 @@ def test_equal_policies_are_not_told_apart(tmp_path: Path) -> None:
     assert missed <= 7
 
 
-def test_elo_recovers_planted_ratings_equal_ones_of_ties_and_finite_ones_of_those_who_always_win() -> None:
+def test_elo_recovers_planted_ratings_ties_and_constant_winners() -> None:
     """Expected wins at known ratings; the drawn game for each pair moves them by less than a point."""
     planted_ratings = np.array([800.0, 950.0, 1050.0, 1200.0])
     chance = 1 / (1 + 10 ** (np.subtract.outer(planted_ratings, planted_ratings).T / 400))
@@ -268,7 +268,7 @@ def test_elo_recovers_planted_ratings_equal_ones_of_ties_and_finite_ones_of_thos
     assert np.isfinite([low, high]).all() and high > low
 
 
-def test_policies_that_never_met_the_others_have_no_rating_and_who_always_wins_no_interval(tmp_path: Path) -> None:
+def test_who_never_met_has_no_rating_and_who_always_wins_no_interval(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     met = ({"a": 0.1, "b": 0.4}, {"b": 0.4, "c": 0.7}, {"x": 0.5, "y": 0.1})
     files = {f"eval_pvp_{seed}.json": play(skills, 40, 30, rng) for seed, skills in enumerate(met, 1)}
@@ -385,7 +385,7 @@ def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_noth
         assert_refuses(message, read_results, write(tmp_path, "eval_pvp_1.json", wrong))
 
 
-def test_names_and_categories_are_those_of_the_game_and_other_keys_are_none_of_them() -> None:
+def test_names_and_categories_are_those_of_the_game_and_no_others() -> None:
     game = [(f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()]
     assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == game and len(set(TASK_NAMES)) == 63
     assert IN_CATEGORY.sum(axis=1).tolist() == [1, 3, 2, 8, 44, 5]

@@ -95,7 +95,7 @@ def assert_the_list_is_in_view(page, size: tuple[int, int]) -> None:
     assert page.evaluate("window.scrollY") == 0
 
 
-def test_clusters_are_called_and_coloured_as_planted_and_views_can_be_drawn_in_any_room(page) -> None:
+def test_clusters_are_called_and_coloured_as_planted_in_any_room(page) -> None:
     items = page.locator("#cluster-list li").all_inner_texts()
     assert len(items) == page.planted
     for number in {0, page.planted // 2, page.planted - 1}:

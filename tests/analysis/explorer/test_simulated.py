@@ -262,7 +262,7 @@ def test_lives_that_do_not_belong_here_are_refused(
     assert not (tmp_path / "e.html").exists()
 
 
-def test_behaviours_follow_the_nearest_labelled_trajectories_and_few_lie_along_components() -> None:
+def test_behaviours_follow_the_nearest_labelled_trajectories() -> None:
     z = np.arange(10, dtype=np.float32)[:, None] ** 2
     assert trajectories(z)[8].tolist() == [64, 64 - 36, 64 - 16, 64 - 4], "the state and its changes"
     assert trajectories(z)[0].tolist() == [0, 0, 0, 0]

@@ -134,7 +134,7 @@ def planted_maps() -> dict[str, np.ndarray]:
     return {name: rng.standard_normal((MAPPED, 2, width)) for name, width in widths.items()}
 
 
-def test_maps_lie_over_the_ticks_that_they_are_of_and_say_what_others_in_view_raise(
+def test_maps_lie_over_their_ticks_and_say_what_others_in_view_raise(
     results: Path, content: Explored, analysed: Analysed
 ) -> None:
     (overlay,) = further_of([results / "mapped"], content, MOST).overlays
@@ -153,9 +153,7 @@ def test_maps_lie_over_the_ticks_that_they_are_of_and_say_what_others_in_view_ra
     assert len(wanted) and overlay.entities == pytest.approx(wanted, rel=1e-6)
 
 
-def test_clusters_are_carried_to_every_tick_and_points_that_an_embedding_lacks_have_no_place(
-    results: Path, content: Explored
-) -> None:
+def test_clusters_are_carried_to_every_tick_and_planes_to_their_points(results: Path, content: Explored) -> None:
     (track,) = further_of([results / "again"], content, MOST).tracks
     assert (track.run, track.name) == ("again", "cluster of again")
     assert np.array_equal(track.values, content.tick_labels[0])
@@ -379,7 +377,7 @@ def cell(page, later: int, earlier: int) -> tuple[float, float]:
     return box["x"] + EDGE + (earlier + 0.2) * size, box["y"] + (later + 0.2) * size
 
 
-def test_matrices_say_what_moves_what_and_follow_the_open_tick_and_a_clicked_component_stays(
+def test_matrices_say_what_moves_what_and_a_clicked_component_stays(
     page, content: Explored, dynamics_run: Path
 ) -> None:
     dynamics = read_dynamics(dynamics_run, content.run.dump)

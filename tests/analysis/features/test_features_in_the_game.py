@@ -100,7 +100,7 @@ def test_subsampled_records_have_the_values_of_every_tick(
     np.testing.assert_array_equal(values, computed[[place[key] for key in keys(kept)]])
 
 
-def test_no_feature_looks_ahead_and_missing_ticks_are_refused_only_where_they_matter(
+def test_no_feature_looks_ahead_and_only_those_over_time_need_all_ticks(
     records: Records, metadata: DumpMetadata, computed: np.ndarray
 ) -> None:
     """Cutting all lives off at some tick changes nothing before it."""
@@ -119,7 +119,7 @@ def planted() -> Planted:
     return planted_dump()
 
 
-def test_columns_and_heads_are_found_by_name_and_choices_of_heads_that_a_policy_lacks_are_left_out(
+def test_columns_and_heads_are_found_by_name_or_left_out(
     planted: Planted,
 ) -> None:
     rng = np.random.default_rng(3)
@@ -157,7 +157,7 @@ def test_the_registry_explains_itself() -> None:
         assert feature.unit and feature.definition.endswith(".") and feature.definition.count(". ") == 0
 
 
-def test_features_are_found_by_name_and_by_set_and_come_in_the_order_in_which_they_are_asked_for(
+def test_features_are_found_by_name_and_by_set_in_the_order_asked_for(
     planted: Planted,
 ) -> None:
     assert features_named(["default"]) == FEATURES

@@ -214,7 +214,7 @@ def test_pca_feature_correlations_and_profiles() -> None:
     assert any("always 7" in text for text in written)
 
 
-def test_crowded_points_become_cells_of_the_commonest_cluster_and_values_means_of_cells() -> None:
+def test_crowded_points_become_cells_of_clusters_and_of_means() -> None:
     """Two clusters overlap in the middle, where one has twice as many points; noise covers everything."""
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0], [10, 0], [5, 5], [5, 5]])
@@ -277,7 +277,7 @@ def test_values_are_coloured_from_dark_to_light_and_outliers_are_announced() -> 
     assert rare == ["neither", "lowest to highest"]
 
 
-def test_long_names_are_wrapped_where_they_may_be_and_clusters_and_categories_look_different() -> None:
+def test_long_names_are_wrapped_and_clusters_and_categories_look_different() -> None:
     name = "_".join(["policy"] * 40) + "$"
     lines = title(name, "what it is", 30).split("\n")
     assert all(len(line) <= 31 for line in lines) and lines[-1] == "what it is"

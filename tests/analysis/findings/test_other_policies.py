@@ -106,7 +106,7 @@ def test_each_stage_row_and_picture_of_one_policy_is_there_for_each_of_the_other
     assert not any("--policies-dir" in stage.run for stage in usual.stages), "said only if they are elsewhere"
 
 
-def test_a_table_does_not_mix_stages_whose_names_begin_alike_and_long_lists_have_a_short_name(tmp_path: Path) -> None:
+def test_tables_do_not_mix_stages_and_long_lists_have_a_short_name(tmp_path: Path) -> None:
     command = "intervene.py -p {{each}} -n {} -o {{here}}"
     stages = [
         stage(f"{name}_{{each}}", command.format(episodes), EACH, each=["a1", "a2"])
@@ -176,7 +176,7 @@ def test_differences_between_policies_are_left_out(tmp_path: Path) -> None:
     assert [row.stage for row in study.primary] == ["clear_b", "clear_c"]
 
 
-def test_a_study_that_was_edited_is_kept_and_one_without_a_claim_about_one_policy_is_refused(tmp_path: Path) -> None:
+def test_an_edited_study_is_kept_and_one_without_a_claim_is_refused(tmp_path: Path) -> None:
     message: list[str] = []
     path = study_of(small(tmp_path), "b", say=message.append)
     study_of(small(tmp_path), "b", say=message.append)

@@ -233,7 +233,7 @@ STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b",
 OF_THREE = Study(STAGES)
 
 
-def test_row_is_the_one_that_is_meant_and_a_mean_over_trainings_has_students_interval(tmp_path: Path) -> None:
+def test_a_row_is_the_one_that_is_meant_and_a_mean_has_students_interval(tmp_path: Path) -> None:
     for stage, value in zip(STAGES, ("-58.3", "-29.5", "-24.2"), strict=True):
         levels = ("level\t0.5\tnot found", "level\t\tnot found")
         write_table(tmp_path, stage.name, "outcome\tvalue\tverdict", f"ticks\t{value}\teffect", *levels)

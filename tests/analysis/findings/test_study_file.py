@@ -121,7 +121,7 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     assert "\n" not in assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
 
 
-def test_sentences_about_nothing_missing_texts_and_files_that_are_no_study_are_refused(tmp_path: Path) -> None:
+def test_sentences_about_nothing_and_what_is_no_study_are_refused(tmp_path: Path) -> None:
     for sentence, says in (
         ("It takes {{ two.value }}.", "two.value is of no row"), ("It takes {{ all.value }}.", "over several stages"),
         ("It takes {{ all.value.median }}.", "over several stages"), ("It takes {{ one.value.mean }}.", "of one stage"),
@@ -168,7 +168,7 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
 PARTS = {"primary": "None.", "made": "```bash\npython a.py\npython b.py\n```", "tables": "| a |\n| --- |\n| b |"}
 
 
-def test_claims_are_texts_and_numbers_paragraphs_may_be_wrapped_and_what_results_hold_is_no_template() -> None:
+def test_claims_are_texts_and_numbers_and_results_no_template() -> None:
     wording = '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})'
     two = ("two", "Nothing.", '{{ a.value.q|f(".3f") }}')
     text = parse_template(template(("one", wording, "  none\n at all.  "), two, parts=()))
@@ -328,7 +328,7 @@ def named(begun: int, outcomes: Sequence[Primary]) -> Named:
     return Named(datetime.now(UTC).date().isoformat(), begun, [str(outcome) for outcome in outcomes])
 
 
-def test_primary_outcomes_are_written_down_before_anything_is_played_and_a_damaged_file_is_refused(
+def test_primary_outcomes_are_written_down_before_anything_is_played(
     folder: Path,
 ) -> None:
     """Those that are named later say how much had been begun, and the first ones keep their day."""
@@ -354,7 +354,7 @@ def test_what_the_study_did_not_write_is_not_removed(folder: Path, name: str) ->
     assert not (folder / "results" / "study.json").exists()
 
 
-def test_folders_with_spaces_and_quotes_are_one_argument_and_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
+def test_folders_with_spaces_are_one_argument_and_a_pipe_for_a_log_is_refused(folder: Path) -> None:
     run = StudyRun(TWO_STAGES, folder / "it's mine", folder)
     run.run(run.plan(), lambda plan, state, seconds: None)
     assert (folder / "it's mine" / "a" / "x").exists()

@@ -126,7 +126,7 @@ def test_deaths_and_their_causes(
     assert {"hunger and thirst", "struck by an NPC"} <= causes and any("agent" in cause for cause in causes)
 
 
-def test_without_the_engines_counts_or_some_ticks_no_kill_is_missed_and_nothing_is_made_up(
+def test_without_some_counts_or_ticks_no_kill_is_missed(
     events: LifeEvents, records: Records, metadata: DumpMetadata
 ) -> None:
     bare = life_events(replace(records, columns={}), metadata)

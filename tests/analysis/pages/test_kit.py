@@ -76,7 +76,7 @@ def at(page) -> list:
     return page.evaluate("[made.state.at, made.state.playing, byId('clock').textContent, Number(byId('time').value)]")
 
 
-def test_tables_texts_and_numbers_come_back_as_they_were_and_a_line_skips_what_is_unknown(page) -> None:
+def test_tables_texts_and_numbers_come_back_as_they_were(page) -> None:
     for name, values in VALUES.items():
         output = page.evaluate(f"Array.from(made.tables.{name}, String)")
         numbers = [float(text.replace("Infinity", "inf")) for text in output]
@@ -99,7 +99,7 @@ def test_tables_texts_and_numbers_come_back_as_they_were_and_a_line_skips_what_i
     assert points == [[[0, 11], [4, 1]], [-2, 3]]
 
 
-def test_buttons_keys_and_slider_move_time_and_what_is_focused_keeps_its_own_keys(page) -> None:
+def test_buttons_keys_and_slider_move_time_but_not_in_what_is_focused(page) -> None:
     for act, expected in (
         (lambda: page.keyboard.press("ArrowRight"), 1), (lambda: page.keyboard.press("Shift+ArrowRight"), 11),
         (lambda: page.locator("#back").click(), 10), (lambda: page.locator("#time").fill("33"), 33),

@@ -140,7 +140,7 @@ def assert_remembered(records: Records, reach: np.ndarray, output: np.ndarray) -
     assert np.isfinite(output[:, 0]).sum() > 100
 
 
-def test_remembered_water_is_the_nearest_that_was_seen_and_is_not_also_where_the_view_narrows(
+def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(
     data: ProbeData, records: Records, metadata: DumpMetadata
 ) -> None:
     output = np.stack([column(data, f"remembered_water_{case}") for case in ("distance", "rows", "cols")], axis=1)
@@ -299,7 +299,7 @@ def test_death_is_known_where_the_recording_tells() -> None:
     assert both.tolist() == pytest.approx([0] * 2 + [1] * 10 + [0] + [NAN] * 10, nan_ok=True)
 
 
-def test_every_future_is_described_and_may_be_unknown_while_the_present_action_is_known() -> None:
+def test_every_future_is_described_and_the_present_action_is_known() -> None:
     assert (len(FUTURE), len(targets_named(["action"]))) == (26, 17)  # as --help says
     assert set(FUTURE) <= set(NOT_EVERYWHERE) and targets_named(["future"]) == tuple(FUTURE.values())
     assert all("nknown" in target.definition for target in FUTURE.values())

@@ -61,9 +61,7 @@ def test_a_memory_that_counts_has_a_large_advantage_and_adds_to_every_baseline(m
         assert added[EVERY_BASELINE].over[SINCE][1] in added
 
 
-def test_what_the_input_shows_gives_no_advantage_and_noise_is_neither_known_nor_selective(
-    measured: Findings, data: ProbeData
-) -> None:
+def test_what_is_shown_gives_no_advantage_and_noise_is_not_known(measured: Findings, data: ProbeData) -> None:
     for key, advantage in measured.advantages.items():
         assert advantage.low[SHOWN] <= 0 and advantage.q[SHOWN] > 0.5, key
         # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
@@ -116,9 +114,7 @@ def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: np.nd
         assert np.isnan(split["remaining"].value[NOISE])
 
 
-def test_targets_that_cannot_be_probed_say_why_and_others_may_apply_to_some_records_only(
-    data: ProbeData, probed: Probed
-) -> None:
+def test_targets_that_cannot_be_probed_say_why(data: ProbeData, probed: Probed) -> None:
     targets = data.targets.copy()
     targets[:, SINCE] = 3
     targets[:, LONG_AGO] = np.arange(len(targets)) < 7
@@ -199,7 +195,7 @@ def raw_data() -> tuple[np.ndarray, ProbeData]:
     )  # fmt: skip
 
 
-def test_the_file_says_what_the_probes_say_and_what_was_not_probed_has_no_direction(tmp_path: Path) -> None:
+def test_the_file_says_what_the_probes_say(tmp_path: Path) -> None:
     raw, data = raw_data()
     inputs = [item for item in ALL_INPUTS if item.name == LAYER]
     linear = probe(data, TARGETS, inputs, [LINEAR], 0, lambda share: None)

@@ -60,9 +60,7 @@ def test_probes_of_parts_are_those_of_an_array() -> None:
     np.testing.assert_array_equal(*networks)
 
 
-def test_inputs_come_back_from_disk_without_columns_that_never_change_and_a_full_disk_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_come_back_from_disk_unless_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = StoredInputs(tmp_path)
     first, second = np.split(np.concatenate([np.ones((300, 1), np.float32), LEFT], axis=1), [100])
     second[:, -1] = 0

@@ -189,7 +189,7 @@ def test_scores_are_the_librarys_in_each_world_and_guessing_the_mean_scores_zero
     assert losses(y + 10 * world[:, None], y, y * 0, world, 2, np.ones(1, bool)).score[0] == 1
 
 
-def test_controls_stay_within_lives_folds_are_whole_worlds_and_given_variables_may_bend(
+def test_controls_stay_within_lives_and_folds_are_whole_worlds(
     rng: np.random.Generator,
 ) -> None:
     lives = make_lives([1, 2, 3, 40])
@@ -244,7 +244,7 @@ def test_cka_is_that_of_the_kernels_one_of_rotations_and_none_of_strangers(rng: 
     assert abs(np.mean(strangers)) < 0.02  # the plain estimator would give about 0.8
 
 
-def test_slow_lives_do_not_make_strangers_alike_and_equal_layers_are_without_warnings(rng: np.random.Generator) -> None:
+def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> None:
     """Two layers that share nothing, each constant through every life: records would look alike, lives do not."""
     lives = make_lives([30] * 60)
     layers = {name: np.repeat(rng.normal(size=(60, 20)), 30, axis=0) for name in ("one", "other")}
@@ -259,7 +259,7 @@ def test_slow_lives_do_not_make_strangers_alike_and_equal_layers_are_without_war
     assert value == low == high == pytest.approx(1)
 
 
-def test_targets_are_described_and_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
+def test_targets_are_described_and_checkpoints_are_baselines_by_name() -> None:
     assert sum(name in OF_FEATURES for name in DEFAULT) >= 35 and set(HIDDEN) <= set(DEFAULT)
     assert len(set(DEFAULT)) == len(DEFAULT) == len(targets_named(["default"]))
     assert all(target.unit and target.definition.endswith(".") for target in TARGETS.values())
@@ -362,7 +362,7 @@ def test_numbers_beside_yes_or_no_targets_are_the_ridge_regressions(rng: np.rand
     assert both.predicted[:, 1].min() < -1 < ridge.predicted[:, 1].min()  # log-odds, not shares
 
 
-def test_planted_events_are_found_coins_are_not_and_what_has_no_fault_stays_finite(rng: np.random.Generator) -> None:
+def test_planted_events_are_found_and_coins_are_not(rng: np.random.Generator) -> None:
     x = correlated(rng)
     y = labels(x, rng)
     fitted = fit(x, y, FOLD)
@@ -380,7 +380,7 @@ def test_planted_events_are_found_coins_are_not_and_what_has_no_fault_stays_fini
     assert roc_auc_score(x[:, 0] > 1, fitted.predicted[:, 0]) > 0.999
 
 
-def test_another_folds_answers_and_columns_that_only_its_records_vary_in_cannot_help(rng: np.random.Generator) -> None:
+def test_what_only_another_fold_knows_cannot_help(rng: np.random.Generator) -> None:
     """A leak between folds would show here: the input names the record, and answers are coin flips."""
     y, fold = rng.integers(0, 2, (120, 1)).astype(float), np.arange(120) % 4
     predicted = fit(np.eye(120, dtype=np.float32), y, fold).predicted

@@ -88,7 +88,7 @@ def measured(data: ProbeData, probed: Probed) -> Findings:
     return findings(probed, INPUTS, draw_worlds(data.worlds, 500, 0), chance(TARGETS))
 
 
-def test_a_plan_is_found_beyond_every_baseline_and_the_mere_present_action_looks_like_one_until_it_is_known(
+def test_a_plan_is_found_beyond_every_baseline_and_a_mere_action_is_not(
     measured: Findings,
 ) -> None:
     for increments in (measured.increments, measured.increments_given):
@@ -104,9 +104,7 @@ def test_a_plan_is_found_beyond_every_baseline_and_the_mere_present_action_looks
         assert abs(known.value[target]) < 0.01 and known.p[target] > 0.05
 
 
-def test_networks_also_know_what_is_given_nothing_given_costs_nothing_and_the_future_cannot_be(
-    dump: Path, data: ProbeData, tmp_path: Path
-) -> None:
+def test_networks_know_what_is_given_which_is_never_the_future(dump: Path, data: ProbeData, tmp_path: Path) -> None:
     some = inputs_named([ACTION, "encoder_output"], [2])
     fewer = read_probe_data(dump, Wanted(some, TARGETS[:1], targets_named(["action"]), Subsample(3)))
     result = probe(fewer, TARGETS[:1], some, [MLP], 0, lambda share: None)
@@ -121,7 +119,7 @@ def test_networks_also_know_what_is_given_nothing_given_costs_nothing_and_the_fu
     assert_refused(done, "does not apply to every record")
 
 
-def test_the_report_counts_records_and_names_horizons_which_are_drawn_for_targets_at_several(
+def test_the_report_names_horizons_which_are_drawn_for_targets_at_several(
     dump: Path, data: ProbeData, probed: Probed, measured: Findings
 ) -> None:
     one = report_dump("planner", read_metadata(dump), data, TARGETS, INPUTS, probed, measured, {}, {})
@@ -256,7 +254,7 @@ def test_increments_are_counted_by_their_q_over_the_run_which_is_of_all_dumps() 
     assert [row.q_run for row in first.advantages] == pytest.approx([0.003, 0.03, 0.5, None])
 
 
-def test_the_look_back_is_drawn_from_one_observation_on_and_long_names_stay_inside() -> None:
+def test_the_look_back_is_drawn_from_one_observation_on_and_long_names_fit() -> None:
     one = report(0, 3)
     inputs = ("lstm_hidden", "observation", "history_4", "history_16", "traces")
     rows = [replace(row, input=name) for row in one.scores if row.input == "observation" for name in inputs]

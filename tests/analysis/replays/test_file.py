@@ -49,9 +49,7 @@ def content(recording: Recording) -> dict:
     return {"map": whole["map"], "packets": whole["packets"][20:23]}
 
 
-def test_every_tick_is_there_with_the_vitals_skills_and_belongings_that_the_engine_had(
-    replay: Replay, recording: Recording
-) -> None:
+def test_every_tick_is_there_with_vitals_skills_and_belongings(replay: Replay, recording: Recording) -> None:
     assert replay.ticks == len(recording.truth) > 20
     assert len(replay.players) == 16 and set(replay.players.policies) == set(POLICIES)
     players, worn_ever = replay.players, 0
@@ -95,7 +93,7 @@ def test_tiles_are_what_they_are_at_the_tick(replay: Replay, recording: Recordin
     assert changed > 100 and wrong < changed / 100
 
 
-def test_deaths_kills_and_level_ups_are_those_of_the_engines_log_and_have_their_causes(
+def test_deaths_kills_and_level_ups_are_those_of_the_engines_log(
     replay: Replay, events: Events, recording: Recording
 ) -> None:
     ids = replay.players.ids
@@ -274,7 +272,7 @@ def run_of_recording(recording: Recording, records: Records, tmp_path_factory: p
     return labelled_run(tmp_path_factory.mktemp("results") / "run", recording.dump, label_of, Subsample(STRIDE))
 
 
-def test_every_label_is_at_its_agent_and_tick_and_between_labels_the_earlier_holds(
+def test_labels_are_at_their_agent_and_tick_and_hold_until_the_next(
     replay: Replay, records: Records, recording: Recording, run_of_recording: Path
 ) -> None:
     clusters = clusters_of(replay, recording.replay, recording.dump, run_of_recording)

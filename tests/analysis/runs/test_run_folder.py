@@ -61,7 +61,7 @@ def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
         assert arrays["x"].tolist() == [0, 1, 2, 3]
 
 
-def test_a_failed_run_leaves_no_folder_an_empty_one_is_taken_and_objects_are_never_pickled(tmp_path: Path) -> None:
+def test_a_failed_run_leaves_no_folder_and_objects_are_never_pickled(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), RunFolder(tmp_path / "run", {}) as folder:
         folder.save_text("a.txt", "words")
         raise KeyboardInterrupt
@@ -178,9 +178,7 @@ def refusal(run: Path, name: str, dump: Path) -> str:
     return assert_refuses([str(run / name)], read_run, run, dump)
 
 
-def test_every_file_of_the_run_is_proved_by_its_hash_and_so_is_the_list_of_hashes(
-    analysed: Analysed, tmp_path: Path
-) -> None:
+def test_every_file_of_the_run_is_proved_by_its_hash(analysed: Analysed, tmp_path: Path) -> None:
     for name in ("run.json", "summary.json", "embedding.npy", "cluster_labels.npz"):
         damaged = Path(shutil.copytree(analysed.run, tmp_path / name))
         flip(damaged / name, (damaged / name).stat().st_size // 2)
@@ -233,7 +231,7 @@ def test_names_are_kept_and_what_is_none_is_refused(tmp_path: Path) -> None:
 MEMINFO = "MemTotal:       16000000 kB\nMemAvailable:    8000000 kB\n"
 
 
-def test_the_least_of_machine_and_container_is_free_and_without_either_nothing_is_known(tmp_path: Path) -> None:
+def test_the_least_of_machine_and_container_is_free(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text(MEMINFO)
     (tmp_path / "memory.stat").write_text("anon 9\nactive_file 100\ninactive_file 200\nslab_reclaimable 300\n")
@@ -335,7 +333,7 @@ def test_some_lives_alone_get_the_labels_that_they_get_among_all(
     assert_refuses("no record of the requested lives", propagate_labels, run, dump, propagated.rule, lives=[(99, 1, 1)])
 
 
-def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones_and_unknown_of_one_life() -> None:
+def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
     """For labels that activations predict only in part, the reported accuracy holds on unseen lives."""
     rng = np.random.default_rng(0)
     life = np.repeat(np.arange(80), 50)
@@ -382,7 +380,7 @@ def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
         np.testing.assert_array_equal(again[~labels["exact"]], labels["label"][~labels["exact"]])
 
 
-def test_runs_of_another_dump_without_a_layer_or_with_records_that_the_dump_lacks_are_refused(
+def test_runs_of_other_dumps_or_without_a_layer_are_refused(
     run: ClusterRun, planted: Planted, dump: Path, tmp_path: Path
 ) -> None:
     """A converted one is another, too."""

@@ -60,7 +60,7 @@ def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, l
     assert run.value_spread == pytest.approx(float(output.std()), rel=1e-3)
 
 
-def test_a_policy_that_was_not_recorded_is_refused_and_the_untrained_network_is_spliced_if_it_was(
+def test_policies_that_were_not_recorded_are_refused_and_the_untrained_is_spliced(
     features_dump: RecordedFeatures, tmp_path: Path
 ) -> None:
     metadata, policies = read_metadata(features_dump.dump), features_dump.policies

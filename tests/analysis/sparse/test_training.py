@@ -146,7 +146,7 @@ def test_a_seed_decides_every_bit_with_and_without_an_interruption(
         np.testing.assert_array_equal(resumed.parameters[name], array)
 
 
-def test_other_or_damaged_trainings_and_states_that_never_vary_are_refused_and_the_median_is_robust(
+def test_other_trainings_and_still_states_are_refused_and_the_median_is_robust(
     planted: PlantedFeatures, tmp_path: Path
 ) -> None:
     assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
@@ -239,7 +239,7 @@ def test_planted_features_are_described_and_noise_and_age_are_not() -> None:
     assert title(measured, NEVER, features) == "never active in the test episodes" and np.isnan(measured.p[NEVER])
 
 
-def test_p_values_of_smooth_noise_are_uniform_and_density_and_top_records_are_those_of_lives() -> None:
+def test_noise_has_uniform_p_values_and_density_is_that_of_lives() -> None:
     strengths, behaviours = behaving(2)
     noise = [number for number in range(NOISE, NOISES + 4) if number != NEVER]
     best = np.zeros(strengths.shape[1], np.int64)

@@ -80,7 +80,7 @@ def test_options_that_have_nothing_to_do_with_clusters_are_seldom_called_associa
     assert np.mean(naive) > 0.5
 
 
-def test_neither_what_only_time_explains_nor_what_happens_to_a_whole_world_is_an_association() -> None:
+def test_neither_time_nor_what_happens_to_a_world_is_an_association() -> None:
     """Both drift through a life: the option says when, and so does the cluster."""
     rng = np.random.default_rng(4)
     code = np.clip(TICK * OPTIONS // LENGTH + (rng.random(len(TICK)) < 0.3), 0, OPTIONS - 1)
@@ -202,7 +202,7 @@ def test_groups_made_of_listed_features_are_covered(how: str) -> None:
     assert result.uncovered < 0.15 and result.uncovered_low < 0.1
 
 
-def test_groups_of_something_hidden_are_not_covered_half_is_half_and_of_noise_nothing_is_said() -> None:
+def test_groups_of_something_hidden_are_not_covered_and_half_is_half() -> None:
     result = told_by("hidden")
     assert result.reliable and result.listed < 0.02
     assert result.uncovered > 0.9 and 0.7 < result.uncovered_low < result.uncovered < result.uncovered_high
@@ -221,7 +221,7 @@ def test_groups_of_something_hidden_are_not_covered_half_is_half_and_of_noise_no
     assert width[0] > 1.5 * width[1]
 
 
-def test_a_whole_life_is_held_out_and_parts_count_alike_whatever_their_units_and_columns() -> None:
+def test_a_whole_life_is_held_out_and_parts_count_alike() -> None:
     """Groups that name the life tell its own level, and nothing about other lives."""
     rng = np.random.default_rng(0)
     life = np.repeat(np.arange(12), 20)
@@ -275,7 +275,7 @@ def test_many_clusters_are_measured_a_few_at_a_time_with_the_same_result(monkeyp
             np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def test_two_of_twenty_bins_are_told_by_their_information_and_bins_are_flat_over_the_dump() -> None:
+def test_two_of_twenty_bins_are_told_by_their_information() -> None:
     whole = np.full(20, 100)
     spread = np.array([25, 25] + [0] * 18)
     assert information(spread, whole) == pytest.approx(np.log(10))

@@ -100,7 +100,7 @@ def planted(rng: np.random.Generator, lives: int) -> tuple[np.ndarray, np.ndarra
     return features, labels, lengths
 
 
-def test_planted_differences_are_found_with_their_signs_and_only_what_is_wanted_is_tested() -> None:
+def test_planted_differences_are_found_with_their_signs() -> None:
     features, labels, lengths = planted(np.random.default_rng(0), 100)
     test = circular_shift_test(features, labels, make_lives(lengths), 499, 0)
     assert test.q[0, 0] < 0.01 and test.direction[0, 0] == 1
@@ -240,7 +240,7 @@ def test_what_drifts_with_the_tick_survives_without_it_only_and_behaviour_beyond
     assert result.q[0, 0] <= LEVEL and again.q[0, 0] <= LEVEL and again.direction[0, 0] == 1
 
 
-def test_courses_over_tick_and_age_are_followed_and_what_they_explain_whole_cannot_be_tested() -> None:
+def test_courses_over_tick_and_age_are_followed() -> None:
     """Lives begin at different ticks; each begins with a jump that lasts one record."""
     lengths, births = [60] * 30, np.arange(30) * 7
     lives, age = make_lives(lengths), np.tile(np.arange(60), 30)

@@ -40,7 +40,7 @@ def test_cohens_d_of_a_worked_example_and_without_spread() -> None:
     np.testing.assert_array_equal(cohens_d(flat, other), [0.0, -np.inf, np.inf])
 
 
-def test_pooled_draws_have_the_moments_of_all_their_rows_and_what_never_varies_no_spread() -> None:
+def test_pooled_draws_have_the_moments_of_all_their_rows() -> None:
     draws = np.random.default_rng(0).normal(size=(7, 11, 3)) + np.arange(7)[:, None, None]
     pooled, plain = pool([moments(draw) for draw in draws]), moments(draws.reshape(-1, 3))
     np.testing.assert_allclose(pooled.mean, plain.mean)
@@ -132,7 +132,7 @@ def test_planted_effects_are_neither_inflated_nor_deflated(shift: float, spread:
     assert effects.complement_mean[0, 0] == pytest.approx(0, abs=0.05)
 
 
-def test_constants_have_no_effect_everything_no_complement_and_baselines_do_not_depend_on_others() -> None:
+def test_constants_have_no_effect_and_everything_no_complement() -> None:
     features, labels, lives = planted(1.0, 1.0, 0.2, records=4000)
     constant = np.full(len(labels), 0.1)
     effects = effect_sizes(np.column_stack([constant, features]), labels, lives, seed=0)
@@ -226,7 +226,7 @@ def test_two_clusters_that_share_a_dump_are_as_sure_of_what_sets_them_apart(hold
     np.testing.assert_allclose(result.complement_high[0], -result.complement_low[1])
 
 
-def test_less_confidence_gives_shorter_intervals_and_episodes_that_agree_in_sign_are_counted() -> None:
+def test_less_confidence_is_shorter_and_agreeing_episodes_are_counted() -> None:
     values, labels, life, episode = dump(np.random.default_rng(3), 60, 1, 0.0)
     estimate = effect_sizes(values, labels, life, 0).d_complement
     wide, short = (effect_intervals(values, labels, life, episode, Inference(confidence=c)) for c in (0.95, 0.5))

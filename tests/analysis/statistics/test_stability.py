@@ -63,7 +63,7 @@ def test_lives_are_drawn_whole_and_no_more_records_than_asked_for() -> None:
             assert len(np.unique(records)) == len(records)
 
 
-def test_clusters_that_are_there_are_found_again_in_other_lives_and_those_of_nothing_are_not() -> None:
+def test_clusters_are_found_again_in_other_lives_and_those_of_nothing_are_not() -> None:
     points = lumps(14.0)[:, :2]
     labels = METHOD.cluster(points)
     agreements, jaccard = bootstrap_stability(points, labels, make_lives(LENGTHS), METHOD, 0)
@@ -127,7 +127,7 @@ def test_other_seeds_and_other_lives_are_embedded_anew_for_the_run_and_its_floor
     assert stability_floor(activations, lives, ClusterMethod(fail, METHOD.hdbscan, 50), 0).over_lives == ()
 
 
-def test_a_projection_that_makes_the_clusters_itself_is_called_out_and_why_no_seed_can_be_tried() -> None:
+def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
     """All seeds agree with each other on islands that have nothing to do with the run's: the run is the odd one."""
 
     def islands(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
@@ -300,7 +300,7 @@ def test_autocorrelation_within_lives_is_kept_it_is_gaussian_along_every_source_
     assert np.abs(np.corrcoef(drawn[0][:, 0], drawn[1][:, 0])[0, 1]) < 0.2
 
 
-def test_surrogate_lives_follow_each_other_in_another_order_and_single_precision_stays() -> None:
+def test_surrogate_lives_are_in_another_order_and_keep_their_precision() -> None:
     """Neighbours of the dump, such as lives of one world, are not neighbours of the series end to end."""
     lives = make_lives([40] * 40)
     level = np.repeat(np.arange(40) % 2 * 2.0 - 1, 40)[:, None]  # the lives take turns

@@ -45,7 +45,7 @@ def of_metric(compared: ComparedRuns, metric: str = "task_progress on held-out m
     return result
 
 
-def test_a_stretch_weighs_each_update_with_its_agent_steps_and_intervals_over_seeds_are_students() -> None:
+def test_a_stretch_weighs_updates_and_intervals_over_seeds_are_students() -> None:
     steps = np.array([100.0, 300.0, 400.0])
     run = ComparedRun(Path("run"), {}, steps, {"loss/value": np.array([1.0, 2.0, np.nan])}, "")
     means = stretch_means(run, "loss/value", np.array([0.0, 50.0, 200.0, 400.0]))
@@ -143,7 +143,7 @@ def test_planted_differences_are_found_and_corrected_all_or_those_against_one_gr
     assert corrected == pytest.approx([min(2 * p[0], p[1]), p[1]])
 
 
-def test_groups_by_name_leave_the_seed_out_and_those_by_settings_say_what_sets_them_apart(tmp_path: Path) -> None:
+def test_groups_leave_the_seed_out_or_say_what_sets_them_apart(tmp_path: Path) -> None:
     for place, (names, groups) in enumerate((
         (["A_1", "A_2", "B-s1", "B-s2"], ["A", "B"]), (["A_seed1", "A_seed_2", "boss1", "boss2"], ["A", "boss"]),
         (["lr_3e-4.1", "lr_3e-4.2", "kit_3M"], ["lr_3e-4", "kit_3M"]),
@@ -161,7 +161,7 @@ def test_groups_by_name_leave_the_seed_out_and_those_by_settings_say_what_sets_t
     assert [len(group.runs) for group in found] == [2, 1]
 
 
-def test_runs_from_before_the_published_rewards_were_paid_otherwise_but_later_settings_do_not_set_them_apart(
+def test_earlier_runs_were_paid_otherwise_and_lack_later_settings(
     tmp_path: Path,
 ) -> None:
     folders = [plant_run(tmp_path, f"{name}_1", 1, flat(1)) for name in ("A", "B")]
@@ -212,7 +212,7 @@ def test_groups_that_are_no_repetitions_and_runs_that_cannot_be_read_are_refused
     assert_refuses("not the folder of a training run", read_run, tmp_path)
 
 
-def test_runs_may_share_held_out_worlds_have_training_worlds_of_their_own_or_a_seed_for_each_pair(
+def test_runs_may_share_held_out_worlds_or_have_a_seed_for_each_pair(
     tmp_path: Path,
 ) -> None:
     """Seen maps are played with a seed for each run, unseen ones with one for all."""

@@ -109,9 +109,7 @@ def test_the_way_of_a_life_is_where_it_ended_less_where_it_began(model, start) -
     np.testing.assert_allclose(ENTITY_SCALES["row"] * (last - first), wanted, atol=1e-4)
 
 
-def test_an_edit_that_changes_nothing_leaves_everything_as_it_was_and_edits_begin_where_unedited_lives_do(
-    model, start, recorded
-) -> None:
+def test_edits_begin_where_unedited_lives_do_and_none_changes_nothing(model, start, recorded) -> None:
     plain = simulated(model, start, None)
     for same in (Edits("none", (), states=(Untouched("lstm_cell"), Untouched("encoder_output"))), Edits("none", ())):
         assert_same(plain, simulated(model, start, same))
@@ -277,7 +275,7 @@ def rows(model: WorldModel, own: torch.Tensor) -> np.ndarray:
     return (own[:, place] * entity_features(model.layout).scale[place]).round().numpy()
 
 
-def test_keeping_what_lives_can_give_changes_nothing_and_without_donors_nobody_is_edited(
+def test_keeping_what_lives_can_give_and_edits_without_donors_change_nothing(
     model, sixteen, plain, unedited, recorded
 ) -> None:
     assert_same(plain, simulated(model, sixteen, UneditedLives(("lstm_cell", "encoder_output"))))
@@ -325,9 +323,7 @@ def test_donors_are_far_alive_and_another_life(model, sixteen, recorded) -> None
 
 
 @torch.no_grad()
-def test_lives_begin_ticks_with_exactly_their_donors_memories_and_have_their_read_outs(
-    model, sixteen, recorded, unedited
-) -> None:
+def test_lives_have_exactly_their_donors_memories_and_read_outs(model, sixteen, recorded, unedited) -> None:
     edits = one_edit(model, recorded, replace(TRANSPLANT, every=2))
     assert edits.name == f"transplant-every_2-{FEATURE}"
     assert edits.described == ({"edit": "transplant", "every": 2, "donor": FEATURE},)

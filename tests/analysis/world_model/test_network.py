@@ -67,7 +67,7 @@ def test_latent_states_are_drawn_by_their_probabilities_with_their_gradients() -
     assert drawn(logits.log_softmax(dim=2), None)[0].detach().round().tolist() == [1, 0, 0, 0, 0, 1]
 
 
-def test_divergences_are_those_of_the_distributions_balanced_in_gradient_and_vectors_are_pushed_apart() -> None:
+def test_divergences_are_those_of_distributions_and_vectors_are_pushed_apart() -> None:
     p, q = (torch.randn(3, 4, 5).log_softmax(dim=2) for _ in range(2))
     expected = kl_divergence(Categorical(logits=p), Categorical(logits=q)).sum(dim=1)
     torch.testing.assert_close(divergence(p, q), expected)
@@ -115,7 +115,7 @@ def test_a_vital_is_the_mean_of_its_levels_and_the_median_ignores_what_is_far() 
     torch.testing.assert_close(median(0.7 * near + 0.3 * far), torch.tensor([[0.88, 0.3, 0.0]]))
 
 
-def test_certain_changes_move_vitals_within_the_scale_and_others_mix_by_their_probabilities() -> None:
+def test_changes_move_vitals_within_the_scale_and_mix_by_probability() -> None:
     before = spread_levels(torch.tensor([[0.5, 0.62, 0.9]]))
     for change, after in (
         ((-1, 0, 10), (0.45, 0.62, 1.0)), ((-20, 5, -1), (0.0, 0.87, 0.85)), ((8, -3, 2), (0.9, 0.47, 1.0)),
@@ -210,7 +210,7 @@ def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
             assert torch.equal(remembered.flatten(1), known), "only what was seen is remembered"
 
 
-def test_what_has_been_in_view_follows_the_rules_and_items_stay_whatever_the_network_says(recorded) -> None:
+def test_what_has_been_in_view_follows_the_rules_and_items_stay(recorded) -> None:
     network, windows, scene, state = last_given(recorded)
     rules, ore = Rules.of_game(), 7
     goes = ~rules.blocked(scene)[:, MOVES.index((0, 1))]

@@ -63,9 +63,7 @@ def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -
     assert all(row.bound == pytest.approx(row.other.value) for row in bounded)
 
 
-def test_other_dice_give_differences_and_memories_that_drift_apart_are_less_alike_with_each_tick(
-    recorded, branches: list[Branch]
-) -> None:
+def test_other_dice_differ_and_drifting_memories_are_less_and_less_alike(recorded, branches: list[Branch]) -> None:
     done = list[int]()
     courses = [(item.real, item.other) for item in branches]
     rows = by_measure(measure_other_dice(recorded.model(), courses, 0, done.append))
@@ -141,9 +139,7 @@ def test_rivals_keep_the_items_and_are_paid_the_last_reward_or_the_mean(model: W
     np.testing.assert_allclose(first["policy"], heads, rtol=1e-5, atol=1e-6)
 
 
-def test_planted_differences_are_found_where_they_are_and_only_ticks_of_both_courses_count(
-    recorded, branches: list[Branch]
-) -> None:
+def test_planted_differences_are_found_in_ticks_of_both_courses(recorded, branches: list[Branch]) -> None:
     real = branches[0].real
     assert recorded.info.layout.entity_columns[FOOD] == "food" and "food" in own_columns(recorded.info.layout)
     agent, tick = int(real.agent_id[0]), 3 + 2

@@ -54,7 +54,7 @@ def means(layout) -> torch.Tensor:
     return torch.zeros(len(KINDS), len(own_columns(layout)))
 
 
-def test_planes_hold_every_other_entity_which_can_be_attacked_where_the_game_says_so(real, layout) -> None:
+def test_planes_hold_every_other_entity_and_say_who_can_be_attacked(real, layout) -> None:
     scene = scene_of(real, layout)
     kind, health = (layout.entity_columns.index(name) for name in ("npc_type", "health"))
     several = 0
@@ -165,7 +165,7 @@ def test_recorded_and_imagined_actions_have_one_code(real, layout) -> None:
     torch.testing.assert_close(imagined_actions(chosen, view.kind, view.cell, layout), codes)
 
 
-def test_the_shape_counts_what_scenes_hold_vitals_have_levels_and_the_likeliest_are_shown(real, layout) -> None:
+def test_the_shape_counts_what_scenes_hold_and_the_likeliest_are_shown(real, layout) -> None:
     assert vital_levels(torch.tensor([0.0, 0.02, 0.03, 0.5, 1.0])).tolist() == [0, 0, 1, 10, 20]
     shape = SceneShape.of(layout)
     soft = scene_of(real, layout).soft(layout.materials)
@@ -212,7 +212,7 @@ def ground(scene: SoftScene) -> list[int]:
     return materials
 
 
-def test_a_body_follows_the_rules_and_what_is_not_sure_of_it_is_shared_among_its_outcomes(rules: Rules) -> None:
+def test_a_body_follows_the_rules_and_so_do_shares_of_bodies(rules: Rules) -> None:
     for vitals, tiles, expected in (
         ((0.5, 0.8, 0.7), {}, (0.6, 0.75, 0.65)),  # well: health returns
         ((0.5, 0.5, 0.7), {}, (0.5, 0.45, 0.65)),  # food is not above half

@@ -40,7 +40,7 @@ def walked(before: SoftScene, *moves: int) -> SoftScene:
     return before
 
 
-def test_others_stay_on_the_map_while_the_agent_walks_and_what_was_never_seen_as_it_was_predicted() -> None:
+def test_others_stay_on_the_map_while_the_agent_walks() -> None:
     start = scene(somebody(4, 6))
     assert torch.equal(last_seen(start, 0), somebody(4, 6))
     assert torch.equal(last_seen(walked(start, EAST, EAST, NORTH), 0), somebody(5, 4))
@@ -90,7 +90,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch, **known: bool) -> Sightings:
     return fit_sightings(None, windows, torch.Generator())  # type: ignore[arg-type]
 
 
-def test_a_planted_drift_is_found_and_used_where_the_network_knows_nothing_also_in_long_windows(
+def test_a_planted_drift_is_found_and_used_also_in_long_windows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown = fitted(monkeypatch, network_knows=False, drifts=True)

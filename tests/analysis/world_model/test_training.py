@@ -92,9 +92,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, m
         assert torch.equal(one, weights(resumed.model)[name]), name
 
 
-def test_another_seed_gives_other_weights_the_rate_rises_and_falls_and_another_state_is_refused(
-    recorded, batches, tmp_path: Path
-) -> None:
+def test_other_seeds_give_other_weights_and_other_states_are_refused(recorded, batches, tmp_path: Path) -> None:
     first, other = (Training(recorded.model(), settings(60, seed), "plan") for seed in (0, 1))
     for training in (first, other):
         run(training, batches, tmp_path / "state")
@@ -146,7 +144,7 @@ def places_of(records: Records) -> list[tuple[int, ...]]:
     return list(zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True))
 
 
-def test_every_tick_after_the_context_is_predicted_once_and_windows_hold_what_was_recorded(recorded) -> None:
+def test_every_tick_is_predicted_once_from_what_was_recorded(recorded) -> None:
     predicted = []
     for batch in recorded.windows():
         for (episode, agent, tick), length in zip(batch.identity.tolist(), batch.lengths.tolist(), strict=True):
@@ -331,9 +329,7 @@ def test_windows_hold_the_states_of_both_layers(recorded_two_layers) -> None:
 
 
 @torch.no_grad()
-def test_a_simulation_begins_with_the_recorded_memory_and_an_edit_of_the_first_layer_is_made_there(
-    deep_model, recorded_two_layers
-) -> None:
+def test_two_layers_begin_as_recorded_and_the_first_can_be_edited(deep_model, recorded_two_layers) -> None:
     windows = recorded_two_layers.windows()[0]
     start = informed_start(deep_model, windows, torch.Generator().manual_seed(1))
     (tick,) = imagine(deep_model, start, 1, torch.Generator().manual_seed(2))
@@ -351,7 +347,7 @@ def test_a_simulation_begins_with_the_recorded_memory_and_an_edit_of_the_first_l
     torch.testing.assert_close(tick.memory.cell[0] @ along, start.memory.cell[0] @ along, atol=1e-5, rtol=0)
 
 
-def test_components_of_both_layers_are_taken_apart_and_such_a_model_is_saved_and_comes_back(
+def test_two_layers_are_taken_apart_saved_and_come_back(
     recorded_two_layers, deep_model: WorldModel, tmp_path: Path
 ) -> None:
     chosen = [unit(1, UNITS, f"ic_{number}", name) for number, name in enumerate((STATES[2], STATES[1]), 1)]

@@ -201,7 +201,7 @@ def test_lives_of_the_same_kind_have_the_same_findings_and_few_are_refused() -> 
     assert_refuses("a comparison needs 16 recorded lives on test maps, and there are 15", compared, few, few, 0)
 
 
-def test_memories_that_no_longer_hold_the_vitals_other_spreads_and_other_ratios_are_noticed() -> None:
+def test_lost_vitals_other_spreads_and_other_ratios_are_noticed() -> None:
     result = by_name(compared(planted_lives(), planted_lives(shuffled=True), seed=1))
     for name in VITALS:
         score, error = result[f"score of a probe of {name}"], result[f"error of a probe of {name}"]

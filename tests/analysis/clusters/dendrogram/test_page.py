@@ -139,9 +139,7 @@ def place_in_tree(page, cluster: int) -> tuple[float, float]:
     return place_on(page, "tree", f"block.base[{cluster}] + block.x[{cluster}] / 2", f"block.y[{cluster}]")
 
 
-def test_hovering_tells_size_persistence_and_features_of_clusters_and_what_a_point_is_in(
-    page, tree: ClusterTree, data: Dataset
-) -> None:
+def test_hovering_tells_of_clusters_and_of_points(page, tree: ClusterTree, data: Dataset) -> None:
     cluster = int(np.argmax(tree.persistence[1:])) + 1
     page.mouse.move(5, 5)
     page.mouse.move(*place_in_tree(page, cluster), steps=4)
@@ -245,7 +243,7 @@ def test_blocks_hold_their_children_and_no_leaves_overlap() -> None:
         assert layout["colour"][parent] == layout["colour"][max(within, key=lambda c: tree.size[c])]
 
 
-def test_strongest_features_are_cohens_d_against_the_rest_and_a_page_counts_all_records(
+def test_strongest_features_are_cohens_d_and_a_page_counts_all_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     planted = planted_dump(agents=8, episodes=2, ticks=40)

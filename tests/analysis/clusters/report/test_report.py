@@ -47,7 +47,7 @@ def cells(row) -> list[str]:
     return [" ".join(text.split()) for text in row.locator("td").all_inner_texts()]
 
 
-def test_the_verdict_comes_first_figures_are_told_in_words_and_confounds_and_stability_are_those_of_the_summary(
+def test_verdict_figures_confounds_and_stability_are_those_of_the_summary(
     page, summary: dict[str, Any], analysed: Analysed
 ) -> None:
     assert page.locator("#verdict li").all_inner_texts() == summary["verdict"]
@@ -157,9 +157,7 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     page.close()
 
 
-def test_units_that_intervals_resample_are_named_in_plural_and_commands_are_ready_for_a_shell(
-    analysed: Analysed, tmp_path: Path
-) -> None:
+def test_units_are_named_in_plural_and_commands_are_ready_for_a_shell(analysed: Analysed, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(analysed.run, folder)
     summary = json.loads((folder / "summary.json").read_text())

@@ -87,7 +87,7 @@ def test_contributions_add_up_to_the_read_out(layers: int, layer: int, of_cell: 
     torch.testing.assert_close(slope * (read - read.mean(dim=1, keepdim=True)), by_input)
 
 
-def test_what_is_played_is_what_torch_plays_and_what_ticks_add_and_take_is_the_change() -> None:
+def test_what_is_played_is_what_torch_plays_and_ticks_add_up() -> None:
     memory, read = random_memory(2), noise()
     _, (hidden, cell) = torch.nn.LSTM.forward(memory, read)
     life = played(memory, read)
@@ -119,7 +119,7 @@ def test_a_latch_is_written_by_its_cue_through_the_candidate_and_never_lost() ->
     assert float(other[:, :-1].abs().max()) < 1e-6  # the other unit's read-out is of the last tick alone
 
 
-def test_a_counter_is_written_through_the_input_gate_and_what_is_cleared_by_the_forget_gate() -> None:
+def test_counters_write_through_the_input_gate_and_clearing_through_the_forget_gate() -> None:
     """One unit adds the same candidate whenever its input opens the gate."""
     memory = built(1, {(INPUT, 0, 0): 2 * OPEN}, {(INPUT, 0): -OPEN, (FORGET, 0): OPEN, (CANDIDATE, 0): 1.0})
     events = torch.from_numpy((np.random.default_rng(1).random((TICKS, LIVES, 1)) < 0.4).astype(float))

@@ -64,7 +64,7 @@ def test_a_network_whose_heads_do_not_read_the_cue_gives_chance() -> None:
     assert follows(policy, LAYER, test, reader, lambda own, theirs: theirs, pairs).mean() == right.mean()
 
 
-def test_exchanges_are_between_lives_of_the_same_tick_and_leave_everything_else_alone() -> None:
+def test_exchanges_are_within_ticks_and_leave_everything_else_alone() -> None:
     states = np.random.default_rng(0).normal(size=(200, UNITS)) * [1, 1, 0.5, 0, 1e-3, 1]
     components = alignment.varying(states)
     assert components.shape == (4, UNITS) and np.abs(components[:, 3:5]).max() < 0.01

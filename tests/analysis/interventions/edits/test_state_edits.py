@@ -64,9 +64,7 @@ def eraser(joint: JointMoments) -> Eraser:
     return fitted_eraser(READING, joint, "trained")
 
 
-def test_an_eraser_leaves_nothing_to_read_of_what_was_named_and_changes_as_little_as_can_be(
-    planted, joint, eraser
-) -> None:
+def test_an_eraser_leaves_nothing_of_what_was_named_and_changes_little(planted, joint, eraser) -> None:
     """The least where states are white, as the paper proves; compared with the orthogonal projection."""
     states, rows, _ = planted
     wanted = [r_squared(states, rows[:, place]) for place in (0, 1)]
@@ -92,7 +90,7 @@ def test_an_eraser_leaves_nothing_to_read_of_what_was_named_and_changes_as_littl
     assert (by_leace**2).sum() < 0.9 * (orthogonal**2).sum()
 
 
-def test_variables_that_say_the_same_are_erased_once_and_one_that_does_not_vary_is_refused(planted) -> None:
+def test_variables_that_say_the_same_are_erased_once_and_still_ones_refused(planted) -> None:
     states, rows, _ = planted
     same = np.column_stack([rows[:, 0], rows[:, 0], rows[:, 2]])
     eraser = fitted_eraser(READING, moments(READING, states, same), "trained")
@@ -151,7 +149,7 @@ OTHER = direction([0, 1, 1, 0, 0, 0], "other", mean=-1.0, spread=0.5)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
-def test_collapsed_read_outs_are_their_means_or_as_before_the_tick_and_steered_ones_the_dose() -> None:
+def test_collapsed_read_outs_are_their_means_and_steered_ones_the_dose() -> None:
     together = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
     np.testing.assert_allclose(OBLIQUE.read_out(together.numpy()), 7.0, **CLOSE)
     np.testing.assert_allclose(OTHER.read_out(together.numpy()), -1.0, **CLOSE)
@@ -198,7 +196,7 @@ def test_oblique_directions_are_swapped_in_whitened_space() -> None:
     np.testing.assert_allclose(after @ unrelated, STATES.numpy() @ unrelated, **CLOSE)
 
 
-def test_a_random_direction_moves_as_far_to_the_same_side_and_moves_of_a_kept_state_do_not_add_up() -> None:
+def test_a_random_direction_moves_as_far_to_the_same_side_only_once() -> None:
     original = collapse([OBLIQUE], "state")
     along = np.eye(SIZE)[[3]]
     moved = (AsFarAs(original, along).edited(None, STATES) - STATES).double()

@@ -274,7 +274,7 @@ def test_path_that_bends_as_planned_is_an_effect_and_told_and_tabled() -> None:
     assert not any("planned" in case.outcome for case in [*bent.at_once, *bent.effects])
 
 
-def test_angles_say_to_which_side_and_controls_a_straight_path_and_one_axis_alone_take_the_verdict() -> None:
+def test_angles_say_to_which_side_and_controls_take_the_verdict() -> None:
     south = bends(8 * np.array([1.0, 0.0]))[2.0]  # a right turn from south-east, seen from above
     assert south.angle.value == pytest.approx(45, abs=8) and south.across.low > 0
     back = bends(-8 * SOUTH_EAST)[2.0]

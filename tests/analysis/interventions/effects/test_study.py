@@ -62,7 +62,7 @@ def test_a_control_that_does_as_much_or_more_takes_the_verdict(control: str, tic
     assert ticks < -25 or verdicts(result)["meals"] == "effect"
 
 
-def test_missing_controls_are_said_to_be_missing_and_those_of_another_dose_are_not_compared() -> None:
+def test_missing_controls_and_those_of_another_dose_are_said_to_be_missing() -> None:
     result = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
     assert verdicts(result)["ticks"] == "effect"
     assert any("No control: untrained policy" in note for note in result.notes)
@@ -97,7 +97,7 @@ def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_con
     assert [item.direction for item in ranking(result)] == ["c", "a", "b"]
 
 
-def test_spillover_is_found_in_neighbours_only_and_what_changes_everyone_alike_is_no_effect() -> None:
+def test_spillover_is_found_in_neighbours_and_what_changes_all_is_no_effect() -> None:
     result = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
     (drinks,) = (spillover for spillover in result.spillovers if spillover.is_found)
     assert drinks.outcome == "drinks"
@@ -182,7 +182,7 @@ def test_unknown_outcomes_are_studied_too() -> None:
     assert "never" not in {*verdicts(result), *(item.outcome for item in result.at_once)}
 
 
-def test_few_episodes_few_draws_far_states_and_edits_that_nobody_got_are_noted_and_none_is_refused() -> None:
+def test_few_episodes_draws_and_far_states_are_noted() -> None:
     few = study(Planted(episodes=3), settings=Inference(permutations=99, bootstraps=99))
     assert any(note.startswith("Only 3 episodes") for note in few.notes)
     assert any("99 permutations are too few for 11 tests" in note for note in few.notes)
@@ -202,7 +202,7 @@ def test_few_episodes_few_draws_far_states_and_edits_that_nobody_got_are_noted_a
     assert_refuses("no arm with an edit of the trained policy", study_effects, fewer, kept, SETTINGS)
 
 
-def test_dose_response_has_the_planted_slope_and_is_not_called_monotone_where_it_is_curved() -> None:
+def test_dose_response_has_the_planted_slope_and_shape() -> None:
     planted = replace(LARGE, per_dose={EDIT: {"ticks": -10.0}}, doses=(-1.0, 1.0, 2.0, 4.0), kinds=(RANDOM, NO_EDIT))
     result = study(planted)
     slopes = {response.outcome: response for response in result.dose_responses}
@@ -241,7 +241,7 @@ def study_with(rate: float) -> EffectsStudy:
     return study_effects(*with_followed(*plant(Planted()), rate), Inference(permutations=199, bootstraps=199))
 
 
-def test_the_planted_half_life_is_within_its_interval_and_an_edit_that_stays_has_none() -> None:
+def test_the_planted_half_life_is_within_its_interval_if_there_is_one() -> None:
     study = study_with(0.5**0.5)  # half is left after two ticks
     figure = persistence_figure(study)
     assert figure is not None and [axes.get_title() for axes in figure.axes] == ["cell state"]
@@ -256,7 +256,7 @@ def test_the_planted_half_life_is_within_its_interval_and_an_edit_that_stays_has
     assert any(f"more than {FOLLOWED_TICKS} ticks" in line for line in summary_lines(study))
 
 
-def test_what_is_left_is_followed_while_an_agent_of_every_episode_lives_and_beyond_rounding() -> None:
+def test_what_is_left_is_followed_while_agents_live_and_beyond_rounding() -> None:
     table, arms = with_followed(*plant(Planted()), 0.5**0.5)
     for lag in range(5, FOLLOWED_TICKS + 1):
         table.outcomes[f"lasting/cell/{lag}"][table.episode == table.episode[0]] = np.nan  # type: ignore[index]

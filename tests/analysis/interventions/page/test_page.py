@@ -117,9 +117,7 @@ def test_the_planted_edit_shows_in_the_replays(compared: ComparedReplays) -> Non
     assert first is not None and first <= 4 and compared.drawn[compared.first == first].all()
 
 
-def test_the_slider_keys_and_buttons_move_both_replays_and_both_maps_zoom_together(
-    page, compared: ComparedReplays
-) -> None:
+def test_slider_keys_and_buttons_move_both_replays_and_maps_zoom_together(page, compared: ComparedReplays) -> None:
     last = compared.edited.ticks - 1
     for key, tick in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", last), ("Home", 0)):
         page.keyboard.press(key)

@@ -40,7 +40,7 @@ def arms(*edits: Edit) -> dict[str, Arm]:
     return {arm.name: arm for arm in experiment(*edits).arms()}
 
 
-def test_transplants_have_random_donors_of_their_own_and_interchanges_directions_of_the_same_variance() -> None:
+def test_transplants_and_interchanges_have_controls_of_their_own() -> None:
     common = {"unedited", "untrained, unedited", "no edit", "edit", "untrained, edit"}
     common |= {"random direction 1", "random direction 2"}
     assert set(arms(TRANSPLANT)) == common | {"random donor 1", "random donor 2"}
@@ -56,7 +56,7 @@ def test_transplants_have_random_donors_of_their_own_and_interchanges_directions
     assert set(plans["edit"].spans) == {"lstm_hidden", "lstm_cell"}
 
 
-def test_controls_of_several_directions_do_not_coincide_and_read_nothing_of_what_is_edited() -> None:
+def test_controls_do_not_coincide_and_read_nothing_of_what_is_edited() -> None:
     """Even if states vary more along each edited direction than along any other: the nearest is the same for both."""
     states = np.random.default_rng(0).standard_normal((400, 16)) * np.array([9, 9, 3, 2.9, *[1] * 12])
     moments = {"lstm_hidden": StateMoments.of(states.astype(np.float32))}
@@ -92,7 +92,7 @@ def test_controls_of_the_same_variance_differ(wanted: float) -> None:
     assert 0.4 < np.median([direction.spread for direction in drawn]) ** 2 < 1.1, "a random one has 0.14"
 
 
-def test_an_interchange_takes_the_donors_read_outs_and_its_random_direction_goes_as_far() -> None:
+def test_an_interchange_takes_the_donors_read_outs_and_its_control_as_much() -> None:
     oblique, other = direction([1, 2, 0, 0, 0, 0.5], bias=3.0), direction([0, 1, 1, 0, 0, 0], "other")
     after = Interchange(collapse([oblique, other], "state"), BY_FOOD).edited(None, STATES, DONORS).numpy()
     for case in (oblique, other):
@@ -138,7 +138,7 @@ def test_the_edit_as_its_own_control_does_the_same(pool: PolicyPool, made: dict[
         np.testing.assert_array_equal(edit.outcomes[name], values, err_msg=f"measuring controls changed {name}")
 
 
-def test_edits_have_twenty_controls_at_once_of_each_kind_which_start_from_the_state_itself() -> None:
+def test_edits_have_twenty_controls_at_once_from_the_state_itself() -> None:
     def experiment(controls: int) -> Experiment:
         edit = Edit("steer", (unit(2, 6),))
         return Experiment(RunOptions(dose="-1,2", controls=controls), (edit,), 4, memory=("lstm_cell",))
@@ -230,7 +230,7 @@ def test_actions_follow_what_drives_them_and_nothing_that_the_edited_direction_d
     assert not any("follows" in name for name in result) and np.nanmax(result["kl_total"]) < 1e-6
 
 
-def test_the_memory_of_another_agent_moves_actions_as_planted_and_a_random_move_to_one_side(
+def test_the_memory_of_another_agent_moves_actions_as_planted(
     rows_pool: PolicyPool,
 ) -> None:
     result = outcomes(rows_pool, memories=(Transplant(BY_ROW, 1),), when=When(4))
@@ -323,7 +323,7 @@ def test_lots_depend_on_tick_seed_and_agent_alone_and_random_ones_not_on_values(
     assert (draw(DonorRule("self_food", lottery=2))[1] != draw(DonorRule("self_food", lottery=1))[1]).any()
 
 
-def test_agents_without_anyone_who_differs_have_no_donor_and_need_one_for_every_edit() -> None:
+def test_agents_need_a_donor_that_differs_for_every_edit() -> None:
     assert len(draw(BY_FOOD, food=np.full(SLOTS, 7))[0]) == 0
     assert len(draw(DonorRule("self_food", lottery=1), food=np.full(SLOTS, 7))[0]) == 0
     assert len(draw(BY_FOOD, slots=np.flatnonzero(DRAWN))[0]) == 0

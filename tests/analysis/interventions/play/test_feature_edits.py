@@ -46,7 +46,7 @@ NORTH = "gain_total/Move.Direction/North"
 STATES = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
 
 
-def test_features_get_exact_strengths_and_only_a_poor_dictionary_changes_the_rest() -> None:
+def test_features_get_exact_strengths_and_the_rest_stays() -> None:
     dictionary = axes("lstm_cell", 6)
     edit = FeatureEdit(dictionary, (2, 3), 1.5)
     edited = edit.apply(STATES)

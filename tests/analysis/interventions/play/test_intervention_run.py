@@ -172,7 +172,7 @@ def test_the_report_says_what_happened_and_proves_its_files(
     assert_refuses("--resume", report_run, folder)
 
 
-def test_a_folder_with_another_run_and_what_does_not_fit_are_refused_before_anything_is_made(
+def test_other_runs_and_what_does_not_fit_are_refused_before_anything_is_made(
     options: RunOptions, lives: LivesTable, tmp_path: Path
 ) -> None:
     for changed, message in (

@@ -71,7 +71,7 @@ def test_sequences_are_lives_in_order_with_noise_last() -> None:
     assert result.counts().tolist() == [[2, 1], [0, 4]]
 
 
-def test_each_life_weighs_equally_however_long_and_shares_of_ticks_are_of_the_lives_that_have_them() -> None:
+def test_each_life_weighs_equally_and_ticks_are_of_lives_that_have_them() -> None:
     output = sequences_of([[0] * 10 + [1] * 10, [1] * 200])
     result = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
     np.testing.assert_allclose(result.mean, [[0.5, 0.5], [0.0, 1.0]])
@@ -175,7 +175,7 @@ def test_visits_are_cut_at_lives_and_at_missing_ticks() -> None:
     assert result.begun.tolist() == [True, True, True, False] and result.stretch.tolist() == [1, 1, 2, 3]
 
 
-def test_mean_dwell_times_are_right_though_lives_cut_visits_off_and_chance_is_what_shuffling_gives(
+def test_mean_dwell_times_are_right_and_chance_is_what_shuffling_gives(
     chains: LabelSequences,
 ) -> None:
     """The naive mean over whole visits would say about 13 for the first state instead of 20."""
@@ -335,7 +335,7 @@ def test_a_chain_of_order_one_has_no_memory_of_order_two() -> None:
     assert (memory_of_two(visits(output), 3, 199, seed=0).any_age.q > 0.05).all()
 
 
-def test_with_two_states_there_is_nothing_to_test_and_with_one_no_transition_or_end() -> None:
+def test_two_states_have_nothing_to_test_and_one_has_no_transition() -> None:
     rng = np.random.default_rng(6)
     output = sequences_of([rng.integers(0, 2, 40).tolist() for _ in range(10)])
     pairs, memory = transitions(output, visits(output), 19, seed=0), memory_of_two(visits(output), 2, 19, seed=0)
