@@ -142,6 +142,7 @@ def test_information_is_the_sum_over_strata_beyond_what_they_and_chance_tell(rng
     shares = [(item == STRATUM).mean() for item in range(5)]
     parts = [mutual_info_score(label[item == STRATUM], act[item == STRATUM]) / np.log(2) for item in range(5)]
     assert conditional_information(label, act, STRATUM, ONES) == pytest.approx(np.dot(shares, parts))
+    # Labels and acts both follow the place: no information given it, much without.
     act = (STRATUM + (rng.random(RECORDS) < 0.2)) % 5
     label = (STRATUM + (rng.random(RECORDS) < 0.2)) % 5
     given = information_beyond_chance(label, act, STRATUM, ONES, 0)
@@ -251,6 +252,7 @@ def test_noise_has_no_codes_fits_are_repeated_and_collapse_shows() -> None:
     activations, _ = modes(5, separation=10)
     (rule, _), (again, _) = (fitted(activations, steps=120, states=64) for _ in range(2))
     assert np.array_equal(rule.weight, again.weight) and np.array_equal(rule.places, again.places)
+    # All states but four are the same: a codebook can only tell those four apart.
     activations = np.zeros((STATES, WIDE), np.float32)
     activations[:4] = np.random.default_rng(0).normal(size=(4, WIDE))
     assert fitted(activations)[1].perplexity < 1.1

@@ -83,6 +83,7 @@ def test_a_leaky_average_forgets_in_time_and_an_lstm_that_counts_never() -> None
         expected = ticks * np.log(2)
         assert value == (pytest.approx(expected, abs=0.15) if expected < 24 else np.inf)
         assert expected >= 24 or (low <= value + 1e-9 and high >= value - 1e-9)
+    # With an open forget gate what was added to the cell stays, so half is never left.
     update = update_of(lstm_with(OPEN, OPEN))
     read = (np.random.default_rng(1).random((sum(LENGTHS), 1)) < 0.2).astype(float)
     state = states_of(update, read, LENGTHS)

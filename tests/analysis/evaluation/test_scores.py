@@ -180,6 +180,7 @@ def test_draws_are_whole_and_repeatable_and_widen_with_confidence() -> None:
     narrow, wide = (scored(run, confidence=share).weighted_score for share in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
     rng = np.random.default_rng(4)
+    # The weighted sums of ticks against plain repetition of the lives.
     run = planted_run(rng, 0.4, 6, 11)
     results = PolicyResults("p", "pve", (run,))
     drawn = Bootstrap(resamples=50).draw(results.units)

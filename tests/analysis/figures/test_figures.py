@@ -285,6 +285,7 @@ def test_long_names_are_wrapped_and_clusters_and_categories_look_different() -> 
     assert title("a_name", "short text", 30) == "a_name\nshort text"
     assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80
     assert len({category_colour(place) for place in range(len(CATEGORIES))}) == len(CATEGORIES)
+    # By their distance in CIELAB, where 2.3 is the smallest difference that most people see.
     lab = [_lab(cluster_colour(cluster)) for cluster in range(24)]
     apart = [np.linalg.norm(one - other) for one, other in itertools.combinations([*lab, _lab(NOISE_COLOUR)], 2)]
     assert min(apart) > 10

@@ -346,6 +346,7 @@ def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
     agreement = float((rule.labels_of(activations[~seen]) == label[~seen]).mean())
     assert rule.held_out.agreement == pytest.approx(agreement, abs=0.04) and 0.6 < agreement < 0.9
     rng = np.random.default_rng(1)
+    # Labels specific to each life: without its own votes a life's label is a guess.
     life = np.repeat(np.arange(60), 20)
     activations = (3 * rng.normal(size=(60, 8))[life] + 0.1 * rng.normal(size=(len(life), 8))).astype(np.float32)
     rule = rule_from(activations, rng.integers(0, 2, 60)[life], life)

@@ -88,6 +88,7 @@ def test_neither_time_nor_what_happens_to_a_world_is_an_association() -> None:
     result = measured(code, labels)
     assert result.p < 0.01 and result.p_given_time > 0.01 and not result.survives
     rng = np.random.default_rng(5)
+    # All lives of an episode share one course of options and one of clusters, independent of each other.
     rejected = 0
     for _ in range(20):
         code, labels = (lasting(rng, 3)[: 8 * LENGTH].reshape(8, LENGTH) for _ in range(2))

@@ -315,6 +315,7 @@ def test_shared_worlds_add_their_own_variance_and_the_interaction_counts_once() 
     apart = over_trainings([values, values[::-1] - 7.0], "shared", 0.95)  # worlds are as good for either kind
     assert apart.value == 7 and apart.high - 7 == pytest.approx(stats.t.ppf(0.975, 1) * np.sqrt(2))
     rng = np.random.default_rng(3)
+    # Nothing but the interaction varies: the variance is that of the mean of all cells, not twice that.
     widths = [over_trainings([rng.standard_normal((20, 20))], "shared", 0.95) for _ in range(200)]
     mean = np.mean([(width.high - width.low) / 2 for width in widths])
     assert mean == pytest.approx(stats.t.ppf(0.975, 19) / 20, rel=0.15)

@@ -288,6 +288,7 @@ def test_keeping_what_lives_can_give_and_edits_without_donors_change_nothing(
     for options in (TRANSPLANT, INTERCHANGE):
         made = EditsWithDonors(one_edit(model, recorded, options), nobody, model.layout, 0, 0)
         assert_same(plain, simulated(model, sixteen, made))
+    # All agents have the same gold here, so nobody differs in it.
     place = own_columns(model.layout).index("gold")
     same = replace(
         sixteen, scene=replace(sixteen.scene, own=sixteen.scene.own.index_fill(1, torch.tensor([place]), 0.0))

@@ -71,6 +71,7 @@ def test_other_dice_differ_and_drifting_memories_are_less_and_less_alike(recorde
     assert max(rows["entities"]) < 1 and max(rows["tiles"]) <= 1 and min(rows["vitals"]) >= 0
     assert any(item != 0 for item in rows["policy"]), "an untrained policy hardly depends on what it sees"
     assert done == [1, 2]
+    # Each tick pushes memories further off their course, and much further than other dice do.
     courses = []
     for item in branches:
         cell = item.other.activations[LSTM_CELL].copy()

@@ -172,6 +172,7 @@ def test_the_shape_counts_what_scenes_hold_and_the_likeliest_are_shown(real, lay
     assert soft.planes().shape == (len(real), shape.planes, 225) and soft.numbers().shape == (len(real), shape.numbers)
     blank = shape.blank(3)
     assert blank.planes().shape[1:] == soft.planes().shape[1:] and not blank.numbers().any()
+    # Five places of one third each hold 1.67 entities, none of which is more likely there than not.
     third = torch.full((5,), 1 / 3)
     presence = torch.stack([third, torch.tensor([0.1, 0.9, 0, 0.3, 0.8]), torch.zeros(5), torch.eye(5)[2]])
     shown = [row.nonzero().flatten().tolist() for row in likeliest(presence)]
@@ -229,6 +230,7 @@ def test_a_body_follows_the_rules_and_so_do_shares_of_bodies(rules: Rules) -> No
         assert after(rules, before, STAY).own[0, :3].tolist() == pytest.approx(expected, abs=1e-5)
         levels = rules.body_levels(spread_levels(before.own[:, VITALS]), *rules.meals(before))
         assert network.expected(levels)[0].tolist() == pytest.approx(expected, abs=1e-5)
+    # Health returns if food and water are both enough, and falls by both losses if both are used up.
     levels = torch.zeros(1, 3, 21)
     levels[0, 0, 10] = 1
     levels[0, 1, [0, 20]] = torch.tensor([0.25, 0.75])

@@ -104,6 +104,7 @@ def test_a_planted_drift_is_found_and_used_also_in_long_windows(
             assert int(scenes.kinds[0, 1].argmax()) == 4 * SIDE + 3 + tick
     last = shown.kernel[PLANTED - 1 :]
     assert torch.equal(last[0], last[2]), "no window is as long, so it is as two ticks before"
+    # `train_world_model.py --horizon` goes up to 64.
     windows = [pairs * LONGEST for pairs in planted(network_knows=False, drifts=True)]
     monkeypatch.setattr(unroll, "_predicted", lambda network, pairs, generator: iter(pairs))
     assert len(fit_sightings(None, windows[:2], torch.Generator()).kernel) == LONGEST  # type: ignore[arg-type]

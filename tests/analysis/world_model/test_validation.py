@@ -193,6 +193,7 @@ def test_lives_of_the_same_kind_have_the_same_findings_and_few_are_refused() -> 
         assert one["recorded"].low <= one["recorded"].value <= one["recorded"].high and one["lives"] == LIVES // 2
         if one["finding"].startswith("score"):
             assert one["recorded"].value > 0.99 and one["simulated"].value > 0.99
+    # Half of the recorded lives are far away and none of the simulated ones: shares are half off.
     same, other = (by_name(compared(planted_lives(), planted_lives(far), seed=1)) for far in (0.5, 0.0))
     name = "distance of cluster shares"
     assert other[name]["simulated"].value > 0.4 and other[name]["difference"].low > 0

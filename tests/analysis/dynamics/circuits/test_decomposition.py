@@ -127,6 +127,7 @@ def test_counters_write_through_the_input_gate_and_clearing_through_the_forget_g
     torch.testing.assert_close(below[INPUT, :, :, 0], events[:, :, 0] * np.tanh(1.0), rtol=1e-6, atol=1e-8)
     others = [below[gate].abs().max() for gate in (FORGET, CANDIDATE, OUTPUT)]
     assert max(map(float, others)) < 1e-6
+    # All lives write the same in the first tick; some forget it later.
     memory = built(2, {(CANDIDATE, 0, 0): 1.0, (FORGET, 0, 1): -2 * OPEN}, {(INPUT, 0): OPEN, (FORGET, 0): OPEN})
     read = torch.zeros(4, 2, 2, dtype=torch.float64)
     read[0, :, 0], read[2, 1, 1] = 1.0, 1.0

@@ -82,6 +82,7 @@ def test_an_eraser_leaves_nothing_of_what_was_named_and_changes_little(planted, 
     alone = fitted_eraser(number, moments(number, states, rows), "")
     assert r_squared(erased(states, alone), rows[:, 1]) == pytest.approx(r_squared(states, rows[:, 1]), abs=0.05)
     states = planted[0]
+    # The least where states are white, as the paper proves; compared with the orthogonal projection.
     centred = states - states.mean(axis=0)
     cross = np.linalg.qr(joint.covariance[:UNITS, UNITS:])[0]
     values, vectors = np.linalg.eigh(joint.states.covariance)

@@ -119,15 +119,9 @@ def test_the_planted_edit_shows_in_the_replays(compared: ComparedReplays) -> Non
 
 def test_slider_keys_and_buttons_move_both_replays_and_maps_zoom_together(page, compared: ComparedReplays) -> None:
     last = compared.edited.ticks - 1
-    for key, tick in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", last), ("Home", 0)):
+    for key, tick in (("End", last), ("d", compared.first_tick), ("Home", 0)):  # the others are those of all pages
         page.keyboard.press(key)
         assert page.evaluate("window.compared.tick") == tick
-    page.keyboard.press("d")
-    assert page.evaluate("window.compared.tick") == compared.first_tick
-    page.get_by_label("Speed").select_option("100")
-    page.get_by_role("button", name="Play", exact=True).click()
-    until(page, f"window.compared.tick === {last} && !window.compared.playing")
-    page.keyboard.press("Home")
     page.get_by_role("button", name="Go there").click()
     assert page.evaluate("window.compared.tick") == compared.first_tick
     for tick in (0, 9, compared.edited.ticks - 1, 3):

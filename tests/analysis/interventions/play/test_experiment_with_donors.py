@@ -156,6 +156,7 @@ def test_edits_have_twenty_controls_at_once_from_the_state_itself() -> None:
     twin = next(control for control in plan.controls if control.name == "random direction 2 at once, dose +2")
     np.testing.assert_array_equal(twin.states[0].directions, played.states[0].directions)  # type: ignore[union-attr]
     assert not played.controls
+    # Nobody has held a state along their directions, while the edit finds its own where it has put it.
     kept = Experiment(RunOptions(controls=3), (Edit("collapse", (unit(2, 6),)),), 4, memory=("lstm_hidden",))
     moments = {"lstm_hidden": StateMoments.of(np.random.default_rng(0).normal(1, 1, (20, 6)).astype(np.float32))}
     edit, random = (next(arm for arm in kept.arms() if arm.name == name) for name in ("edit", "random direction 1"))
@@ -236,6 +237,7 @@ def test_the_memory_of_another_agent_moves_actions_as_planted(
     result = outcomes(rows_pool, memories=(Transplant(BY_ROW, 1),), when=When(4))
     assert followed(result, TO_NORTH) == [1, 1]
     assert 0.3 < np.mean(followed(result, MELEE)) < 0.7
+    # So actions follow all donors of one side and none of the other, which is half.
     result = outcomes(rows_pool, memories=(MovedAsFar(Transplant(BY_ROW, 1), seed=3),), when=When(4))
     assert sorted(followed(result, TO_NORTH)) == [0, 1]
     plans = ({"memories": (Transplant(BY_ROW, every),), "when": When(4)} for every in (1, 4))
@@ -271,6 +273,7 @@ def test_donors_are_never_edited_and_without_anyone_who_differs_nobody_is(
     monkeypatch.setattr(DonorLots, "draw", spy)
     outcomes(rows_pool, states=along(ROWS), memories=(Transplant(DonorRule("self_col", lottery=1), 1),))
     assert sum(edited for edited, _ in seen) > 100 and not sum(wrong for _, wrong in seen)
+    # All agents have full health at first.
     result = outcomes(rows_pool, memories=(Transplant(DonorRule("self_health"), 1),), when=When(0, 1))
     assert "kl_total" not in result and "edited_ticks" not in result
 

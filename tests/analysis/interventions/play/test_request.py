@@ -45,6 +45,7 @@ def test_each_edit_has_its_own_options_and_donors_and_a_run_its_folder(policies:
     )  # fmt: skip
     assert [(edit.donor, edit.every) for edit in options.edits] == [("self_food", 16), ("self_water", 1)]
     assert str(options.folder) == "interventions/kit-transplant-self_food-interchange-a-self_water"
+    # -o alone is the run's folder, as before there was a --name.
     given = ([], ["--name", "mine"], ["-o", "there", "--name", "mine"], ["-o", "there/mine"])
     folders = [parse(policies, "--edit", "clear", *words).folder.as_posix() for words in given]
     assert folders == ["interventions/kit-clear", "interventions/mine", "there/mine", "there/mine"]
