@@ -144,15 +144,17 @@ def test_a_played_run_is_reported_from_its_folder_again_and_again(tmp_path: Path
     assert_refuses(r"lives\.parquet", report_run, tmp_path, draws=99)
 
 
+GOOD = {"seed": 3, "arms": Planted().arms()}
+
+
 def test_a_file_of_no_intervention_run_is_refused(tmp_path: Path) -> None:
-    good = {"seed": 3, "arms": Planted().arms()}
     for content, message in (
-        ([], "lists no arms"), ({"arguments": {}}, "lists no arms"), (good, "does not match its own checksum"),
-        (with_checksum({**good, "arms": 5}), "damaged: 'arms'"),
-        (with_checksum({**good, "arms": []}) | {"seed": 4}, "does not match its own checksum"),
-        (with_checksum({**good, "seed": -1}), "the seed -1 is negative"),
-        (with_checksum({**good, "arms": [{"name": "edit"}]}), "damaged: 'arms.0.kind'"),
-        (with_checksum({**good, "arms": Planted().arms()[1:]}), "needs an unedited arm"),
+        ([], "lists no arms"), ({"arguments": {}}, "lists no arms"), (GOOD, "does not match its own checksum"),
+        (with_checksum({**GOOD, "arms": 5}), "damaged: 'arms'"),
+        (with_checksum({**GOOD, "arms": []}) | {"seed": 4}, "does not match its own checksum"),
+        (with_checksum({**GOOD, "seed": -1}), "the seed -1 is negative"),
+        (with_checksum({**GOOD, "arms": [{"name": "edit"}]}), "damaged: 'arms.0.kind'"),
+        (with_checksum({**GOOD, "arms": Planted().arms()[1:]}), "needs an unedited arm"),
     ):  # fmt: skip
         write_json(tmp_path / "run.json", content)
         assert_refuses(message, read_run_file, tmp_path / "run.json")
