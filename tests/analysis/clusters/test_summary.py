@@ -351,6 +351,7 @@ def test_options_without_effect_are_told_and_few_records_may_be_enough() -> None
     assert replace(intervals, cluster_before_umap=True).without_effect() == []
     pca = replace(DEFAULTS, projection="pca", umap_min_dist=0.5, tsne_perplexity=5.0)
     assert len(pca.without_effect()) == 2
-    metric.check_enough(2)
-    assert_refuses("any output needs 2", metric.check_enough, 1)
+    scattered = replace(DEFAULTS, metric_only=True, feature_scatter=True)
+    scattered.check_enough(2)
+    assert_refuses("any output needs 2", scattered.check_enough, 1)
     replace(DEFAULTS, projection="pca", umap_neighbors=5000).check_against(METADATA)
