@@ -172,10 +172,16 @@ FOLLOW = 4
 
 
 @pytest.fixture(scope="module")
-def halving_pool(contest: Contest) -> PolicyPool:
-    _, _, bias = emptied_gates(contest.entrants[0].policy)
+def other_contest(small_world, task, maps) -> Contest:
+    """One whose memory the following tests change."""
+    return driven_contest(small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def halving_pool(other_contest: Contest) -> PolicyPool:
+    _, _, bias = emptied_gates(other_contest.entrants[0].policy)
     bias[0], bias[3] = -100, 100  # shut and open; the forget gate is half open
-    return contest.pool(len(GROUP.numbers))
+    return other_contest.pool(len(GROUP.numbers))
 
 
 def edited_once(halving_pool: PolicyPool, when: When) -> LivesTable:
@@ -213,18 +219,18 @@ ONCE = When(3, 4)
 KL = "kl_in_play"
 
 
-def planted(contest: Contest, carrier: str) -> PolicyPool:
+def planted(other_contest: Contest, carrier: str) -> PolicyPool:
     """The driver's cell is kept by itself (cell), or read anew from its own hidden state in every tick (hidden).
 
     The game writes nothing, and the heads read the driver's hidden state.
     """
-    _, hidden, bias = emptied_gates(contest.entrants[0].policy)
+    _, hidden, bias = emptied_gates(other_contest.entrants[0].policy)
     entering, forgetting, candidate, output = range(4)
     bias[entering], bias[output] = OPEN, OPEN
     bias[forgetting] = OPEN if carrier == "cell" else -OPEN
     if carrier == "hidden":
         hidden[candidate, DRIVER, DRIVER], bias[candidate, DRIVER] = 4.0, -1.0  # low at first, and high if once high
-    return contest.pool(len(GROUP.numbers))
+    return other_contest.pool(len(GROUP.numbers))
 
 
 def lives_through(pool: PolicyPool, *through: str, edit: bool = True, **given: object) -> LivesTable:
@@ -238,8 +244,8 @@ def way_north(table: LivesTable) -> float:
 
 
 @pytest.mark.parametrize(("carrier", "idle"), [("cell", "hidden"), ("hidden", "cell")])
-def test_only_the_path_that_carries_an_edit_makes_it_last(contest: Contest, carrier: str, idle: str) -> None:
-    pool = planted(contest, carrier)
+def test_only_the_path_that_carries_an_edit_makes_it_last(other_contest: Contest, carrier: str, idle: str) -> None:
+    pool = planted(other_contest, carrier)
     twin, whole = (
         lives_through(pool, "heads", "hidden", "cell", edit=False),
         lives_through(pool, "heads", "hidden", "cell"),
@@ -258,9 +264,9 @@ def test_only_the_path_that_carries_an_edit_makes_it_last(contest: Contest, carr
 
 @pytest.mark.parametrize("through", [("heads",), ("hidden",), ("heads", "cell")])
 def test_a_call_without_an_edit_leaves_every_life_as_it_was_along_any_path(
-    contest: Contest, through: tuple[str, ...]
+    other_contest: Contest, through: tuple[str, ...]
 ) -> None:
-    pool = contest.pool(len(GROUP.numbers))
+    pool = other_contest.pool(len(GROUP.numbers))
     twin = lives_through(pool, "heads", "hidden", "cell", edit=False)
     held = lives_through(pool, *through, edit=False)
     for name, values in twin.outcomes.items():
