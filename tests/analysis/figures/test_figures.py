@@ -221,8 +221,7 @@ def test_crowded_points_become_cells_of_clusters_and_of_means() -> None:
     truth = np.repeat([0, 1, 0, 1], [20_000, 20_000, 20_000, 10_000])
     points = np.repeat(centres, [20_000, 20_000, 20_000, 10_000], axis=0) + rng.normal(size=(70_000, 2)) * 0.2
     labels = np.where(rng.random(70_000) < 0.2, -1, truth)
-    figure = new_figure(3, 3)
-    panel = PointsPanel(figure.add_subplot(), 3, 3)
+    panel = PointsPanel(new_figure(3, 3).add_subplot(), 3, 3)
     assert panel.crowded(len(points))
     draw_clusters(panel, points, labels)
     (image,) = panel.axes.images
@@ -232,7 +231,9 @@ def test_crowded_points_become_cells_of_clusters_and_of_means() -> None:
     assert pixel(image, (0.0, 5.0))[3] == 0
     points = np.repeat([[0.0, 0], [1, 0], [1, 1]], 20_000, axis=0)
     values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
+    panel = PointsPanel(new_figure(3, 3).add_subplot(), 3, 3)
     colours, extend, limits = draw_values(panel, points, values)
+    (image,) = panel.axes.images
     assert (extend, limits) == ("both", "1st to 99th percentile")
     assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
     for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
