@@ -15,10 +15,9 @@ from activation_store.records import Records
 from analysis.attribution.attributions import PARTS, Attributions, components_by_size
 from analysis.attribution.sanity import Check, Sanity
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
-from analysis.life.action_words import ITEMS
+from analysis.life.events import ITEMS
 from analysis.materials import MATERIAL_NAMES, PALETTE
-from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, figures_of, ground_facts, scripts_of, style_of
+from analysis.pages.pages import BASE, embedded, environment, figures_of, ground_facts, pack, scripts_of, style_of
 from analysis.statistics.resampling import as_columns
 
 _GROUPS_SHOWN = 12

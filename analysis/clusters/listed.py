@@ -17,10 +17,8 @@ from analysis.clusters.dataset import Dataset
 from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
 from analysis.features.body import later
 from analysis.features.observed import Observed, feature_columns
-from analysis.features.over_time import later
-from analysis.lives import places_among
 from analysis.features.registry import check_unbroken
-from analysis.lives import Lives, places_among
+from analysis.lives import places_among
 from analysis.statistics.inference import FEWEST_LIVES, Inference
 from analysis.statistics.resampling import resampled_units
 from common.user_error import UserError

@@ -30,7 +30,7 @@ from analysis.dynamics.tracks import Tracks, Update, load_policy_of, read_tracks
 from analysis.features import feature_matrix, features_named
 from analysis.features.registry import CATEGORIES
 from analysis.interventions.edits.linear_readings import leading_components
-from analysis.recorded.action_probabilities import SHOWN
+from analysis.recorded.recorded_observation import SHOWN
 from analysis.runs.run_folder import RunFolder, description
 from analysis.statistics.resampling import means_over_lives
 from analysis.tables import tab_separated

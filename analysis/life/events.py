@@ -15,10 +15,8 @@ import numpy as np
 
 from activation_store.records import RaggedRows
 from activation_store.schema import DumpMetadata, Records
-from analysis.features.basics import in_combat, is_giving_item
-from analysis.features.body import HARVESTING_SKILLS
-from analysis.features.choices import DIRECTIONS, STYLES
 from analysis.features.body import HARVESTING_SKILLS, in_combat, is_giving_item, was_replenished
+from analysis.features.choices import DIRECTIONS, STYLES
 from analysis.features.observed import COMBAT_SKILLS, Observed
 from analysis.features.surroundings import NPC_TYPES, REACH
 from analysis.lives import previous_tick

@@ -18,7 +18,7 @@ from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.features.surroundings import RADIUS, TILE_OFFSETS
-from analysis.life.endings import died
+from analysis.life.events import died
 from analysis.lives import Lives
 from analysis.materials import MATERIAL_NAMES
 from common.argument_checks import nearest

@@ -15,11 +15,9 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction
-from agent_zoo.memory import Hook, MemoryState
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL
 from analysis.attribution.targets import Target, fitted_components
 from analysis.dynamics.jacobians import Agreement, Probes, mean_jacobians, sign_agreement

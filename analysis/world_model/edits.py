@@ -21,14 +21,11 @@ from activation_store.directions import Directions
 from activation_store.interventions import Outcome
 from activation_store.schema import OPTIONS
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memory import Hook, MemoryState
 from agent_zoo.network_parts.layers import entity_features
-from agent_zoo.network_parts.soft_observation import SoftObservation
 from agent_zoo.observation import ObservationLayout, PackedObservation
-from agent_zoo.soft_path import SoftChoices, soft_tick
+from agent_zoo.soft_path import SoftChoices, SoftObservation, soft_tick
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors
 from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
 from analysis.interventions.edits.edit_options import OWN, EditOptions, feature_values

@@ -30,7 +30,6 @@ from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.soft_path import log_legality, soft_tick
-from agent_zoo.soft_path import soft_tick
 from analysis.lives import lives_of
 from analysis.recorded.sequences import SequenceBatch
 from analysis.sparse.scores import Estimate, Units

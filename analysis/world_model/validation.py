@@ -13,11 +13,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from activation_store.directions import read_directions
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
 from activation_store.schema import OPTIONS
-from activation_store.directions import Directions, read_directions
-from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
-from agent_zoo.observation import PackedObservation
+from activation_store.sparse_dictionary import read_dictionary
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from analysis.interventions.edits.edit_options import EditOptions, needs_directions
 from analysis.interventions.effects.inference import OverEpisodes

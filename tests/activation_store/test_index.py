@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from activation_store.__main__ import rows
-from activation_store.__main__ import runs
-from activation_store.index import rows
+from activation_store.__main__ import rows, runs
 from tests.command import assert_refuses
 
 

@@ -23,8 +23,6 @@ from agent_zoo.soft_path import (
     softened,
     straight_through,
 )
-from common.user_error import UserError
-from agent_zoo.soft_path import ReadsProbabilities, check_reads_probabilities, soft_tick, straight_through
 from tests.command import assert_refuses
 
 START_KIT = "neurips23_start_kit"

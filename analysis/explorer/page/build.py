@@ -15,20 +15,16 @@ from activation_store.layers import LSTM_HIDDEN
 from activation_store.reader import read_metadata
 from activation_store.records import Records
 from activation_store.schema import SOURCE_DUMP, STARTS
-from analysis.dynamics.circuits.graph import CIRCUIT_SCRIPT, GRAPH_FILE
+from analysis.dynamics.circuit_graph import CIRCUIT_SCRIPT, GRAPH_FILE
 from analysis.explorer.base import NothingOfThePage, cluster_base
 from analysis.explorer.behaviours import behaviour_base
 from analysis.explorer.content import Explored, explored, is_simulated
 from analysis.explorer.page.page import Layout, explorer_page
 from analysis.explorer.tracks import everywhere, open_further, read_further
+from analysis.runs.cluster_run import FinishedRun, read_run
 from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
 from analysis.runs.finished_files import FinishedFiles, finished_beside, open_finished
-from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.saliency_maps import MAPS_FILE, SALIENCY_SCRIPT
-from analysis.explorer.simulated import is_simulated
-from analysis.explorer.tracks import open_further, read_further
-from analysis.runs.cluster_run import FinishedRun, read_run
-from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from common.files import write_text
 from common.progress_view import Step, step
 from common.user_error import UserError
@@ -128,7 +124,7 @@ def odds_of(content: Explored, policy: "RecurrentPolicy | None", step: Step) -> 
     chosen = np.exp(np.concatenate([some.log_probability for some in records]))
     if policy is None:
         return {"": chosen}
-    from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
+    from analysis.recorded.recorded_observation import missing_for_probabilities, probabilities_of
 
     for dump in (content.run.dump, *(lives.dump for lives in content.simulated)):
         if missing := missing_for_probabilities(dump, read_metadata(dump)):

@@ -25,8 +25,6 @@ from analysis.labels import NOISE
 from analysis.life.events import DIED, EVENT_KINDS, LifeEvents, action_words
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
 from analysis.pages.pages import BASE, embedded, environment, pack, scripts_of, signed_bytes, style_of
-from analysis.pages.packing import embedded, pack, signed_bytes
-from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.runs.propagated_labels import SELECTION_KIND
 from analysis.runs.saliency_maps import PARTS
 

@@ -13,11 +13,8 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.interventions import Arm, LivesTable, Outcome, Readability
-from analysis.statistics.inference import Inference
-from analysis.statistics.permutation_p import counted_p
-from common.checked_json import first_fault, read_small_json, without_checksum
-from activation_store.interventions import Arm, LivesTable, Outcome
 from analysis.statistics.inference import Inference, counted_p
+from common.checked_json import first_fault, read_small_json, without_checksum
 from common.user_error import UserError
 
 

@@ -11,10 +11,7 @@ import torch
 
 from activation_store.layers import ENCODER_OUTPUT
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.capture import capture
 from agent_zoo.memory import Hook, MemoryState
-from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
 from analysis.interventions.edits.edit_options import GOAL, PATHS
 from analysis.interventions.edits.linear_readings import StateMoments

@@ -22,14 +22,13 @@ from analysis.clusters.components import (
     principal_components,
 )
 from analysis.clusters.dataset import Dataset, check_activations
-from analysis.clusters.summarise import residual_variables, residualize
 from analysis.clusters.listed import BEHAVIOUR, STATE, Listed, blindness, next_ticks, read_listed
-from analysis.clusters.residuals import residual_variables, residualize
+from analysis.clusters.summarise import residual_variables, residualize
 from analysis.clusters.summary_text import as_text
 from analysis.clusters.verdict import verdict
 from analysis.features import EXTENDED_FEATURES
+from analysis.features.body import later
 from analysis.features.observed import Observed
-from analysis.features.over_time import later
 from analysis.labels import NOISE
 from analysis.lives import lives_of
 from analysis.statistics.inference import Inference

@@ -12,10 +12,8 @@ import pytest
 
 from activation_store.selection import ALL_RECORDS
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summarise import ClusterStatistics, repeat_without, summarise
-from analysis.clusters.residuals import repeat_without
 from analysis.clusters.settings import AnalysisSettings
-from analysis.clusters.summarise import ClusterStatistics, summarise
+from analysis.clusters.summarise import ClusterStatistics, repeat_without, summarise
 from analysis.clusters.summary import Summary
 from analysis.clusters.summary_text import as_text, format_p, verdict_lines
 from analysis.clusters.verdict import describe, verdict

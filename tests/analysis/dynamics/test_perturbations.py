@@ -33,8 +33,6 @@ from analysis.dynamics.memory_length import (
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
 from analysis.dynamics.report import edit_lines, edit_rows
 from analysis.dynamics.tracks import Tracks, Update, tensor
-from analysis.dynamics.tracks import Tracks, tensor
-from analysis.dynamics.update import Update
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.resampling import Estimate
 from common.files import sha256

@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.evaluation.held_out_tasks import TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
-from analysis.evaluation.results import PolicyRun, read_results
+from analysis.evaluation.held_out_tasks import (
+    CATEGORIES,
+    IN_CATEGORY,
+    TASK_CATEGORIES,
+    TASK_NAMES,
+    TASK_WEIGHTS,
+    task_index,
+)
+from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from analysis.evaluation.scores import (
     PolicyResults,
     PolicyScores,
@@ -23,21 +30,10 @@ from analysis.evaluation.scores import (
     resampled_ticks,
     score,
 )
-from analysis.evaluation.comparisons import elo, episode_scores, improvements, probability_of_improvement, ranking
-from analysis.evaluation.held_out_tasks import (
-    CATEGORIES,
-    IN_CATEGORY,
-    TASK_CATEGORIES,
-    TASK_NAMES,
-    TASK_WEIGHTS,
-    task_index,
-from analysis.evaluation.results import PolicyRun, find_result_files, read_results
-from analysis.evaluation.scores import PolicyResults, PolicyScores, gather, resampled_progress, resampled_ticks, score
 from analysis.statistics.resampling import Bootstrap
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
-from reinforcement_learning.game.tasks import evaluation_tasks
-from reinforcement_learning.game.training_tasks import training_tasks
+from reinforcement_learning.game.tasks import evaluation_tasks, training_tasks
 from tests.command import assert_refuses
 from tests.fuzz import flip
 from tests.planted_results import Results, as_original, play, provenance, write

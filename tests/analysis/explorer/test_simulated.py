@@ -11,9 +11,8 @@ from activation_store.directions import write_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import STARTS, TILE_COLUMNS
-from analysis.explorer.content import Explored, is_simulated, read_simulated
 from analysis.explorer.behaviours import has_behaviour, trajectories, trajectory_plane, voted
-from analysis.explorer.content import Explored
+from analysis.explorer.content import Explored, is_simulated, read_simulated
 from analysis.explorer.page.page import explorer_page
 from analysis.explorer.tracks import open_further, read_further
 from analysis.features.observed import Observed

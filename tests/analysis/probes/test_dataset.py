@@ -26,9 +26,6 @@ from analysis.probes.dataset import (
     traces,
     whole_view,
 )
-from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
-from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
-from analysis.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES
 from analysis.probes.inputs import inputs_named, recorded
 from analysis.probes.settings import ProbeSettings
 from analysis.probes.targets import (
@@ -37,8 +34,6 @@ from analysis.probes.targets import (
     HORIZONS,
     NOT_EVERYWHERE,
     RESOURCES,
-    next_record,
-    record_in,
     remembered_water,
     targets_named,
 )

@@ -9,22 +9,24 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, log_loss, r2_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from analysis.probes import mlp
-from analysis.probes.dataset import TIME_CONSTANTS, Reservoir, traces
 from analysis.probes import logistic, mlp
-from analysis.probes.banded_ridge import fit_ridge_beside
-from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, traces
+from analysis.probes.dataset import TIME_CONSTANTS, Reservoir, traces
 from analysis.probes.inputs import Columns, inputs_named, title_of
 from analysis.probes.logistic import TrainingSet, basis_of, correlation, solve
 from analysis.probes.mlp import fit_mlp
-from analysis.probes.probing import mean_of_the_rest, shifted_within_lives, smooth_basis
-from analysis.probes.ridge import PENALTIES, Choice, Moments, NormalEquations, fit_ridge, fit_ridge_beside
+from analysis.probes.probing import classified, mean_of_the_rest, shifted_within_lives, smooth_basis
+from analysis.probes.ridge import (
+    ALL_FOLDS,
+    PENALTIES,
+    Choice,
+    Fitted,
+    Moments,
+    NormalEquations,
+    fit_ridge,
+    fit_ridge_beside,
+)
 from analysis.probes.scores import average_precision, debiased_cka, draw_worlds, estimate, losses, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
-from analysis.probes.ridge import ALL_FOLDS, PENALTIES, Choice, Fitted, Moments, NormalEquations, fit_ridge
-from analysis.probes.scores import average_precision, draw_worlds, estimate, losses
-from analysis.probes.similarity import debiased_cka, similarities
-from analysis.probes.task import classified, mean_of_the_rest, shifted_within_lives, smooth_basis
 from analysis.statistics.resampling import folds_of
 from tests.command import assert_refuses
 from tests.planted_lives import make_lives

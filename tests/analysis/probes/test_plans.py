@@ -11,30 +11,28 @@ from matplotlib.figure import Figure
 from activation_store.reader import read_metadata
 from activation_store.selection import Subsample
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
-from analysis.probes.figures_curves import has_horizons, probe_horizon
-from analysis.probes.inputs import inputs_named
-from analysis.probes.probing import LINEAR, MLP, Probed, probe
-from analysis.probes.report import (
-    EVERY_BASELINE,
-    DumpReport,
-    Findings,
-    chance,
-    corrected_over_run,
-    findings,
-    report_dump,
-)
 from analysis.probes.figures_curves import (
     has_history_curve,
     has_horizons,
     probe_emergence,
     probe_history,
     probe_horizon,
+)
 from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
-from analysis.probes.findings import EVERY_BASELINE, Findings, findings
+from analysis.probes.inputs import inputs_named
+from analysis.probes.probing import LINEAR, MLP, Probed, probe
+from analysis.probes.report import (
+    EVERY_BASELINE,
     AdvantageRow,
     CKARow,
+    DumpReport,
+    Findings,
     IncrementRow,
     ScoreRow,
+    chance,
+    corrected_over_run,
+    findings,
+    report_dump,
 )  # fmt: skip
 from analysis.probes.scores import draw_worlds
 from analysis.probes.targets import targets_named

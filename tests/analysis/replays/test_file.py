@@ -20,9 +20,7 @@ from activation_store.selection import Subsample
 from analysis.labels import NOISE
 from analysis.replays import file as replay_file
 from analysis.replays import stream as replay_stream
-from analysis.replays.clusters import ReplayClusters, clusters_of
 from analysis.replays.clusters import clusters_of
-from analysis.replays.colours import UNLABELLED
 from analysis.replays.file import read_replay
 from analysis.replays.replay import CAUSES, DEATH, KILL, LEVEL_UP, UNLABELLED, Events, Replay, events_of, policy_of
 from tests.command import assert_refuses

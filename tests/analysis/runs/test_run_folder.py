@@ -20,21 +20,20 @@ from activation_store.selection import Subsample
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
 from analysis.lives import places_among
-from analysis.runs.cluster_run import ClusterRun, read_cluster_run
+from analysis.runs.cluster_run import ClusterRun, read_cluster_run, read_run
 from analysis.runs.codebook_rule import NAMES_FILE, keep_names, read_names
 from analysis.runs.finished_files import open_finished
-from analysis.runs.finished_run import read_run
 from analysis.runs.propagated_labels import (
     CarryingRule,
     PropagatedLabels,
     fit_rule,
     propagate_labels,
+    read_selection,
     rule_from,
     save_propagated,
 )
 from analysis.runs.record_limit import check_fits, free_memory, limited
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, Parts, RunFolder, processor
-from analysis.runs.selection_file import read_selection
 from common.files import sha256
 from common.user_error import UserError
 from tests.analysed import Analysed

@@ -12,14 +12,15 @@ from safetensors.numpy import load
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
-from analysis.sparse.attribution import Attributions, attribute
 from analysis.sparse.fitting import baseline
 from analysis.sparse.outputs import CONFIG_FILE, WEIGHTS_FILE, sae_lens_files
 from analysis.sparse.scores import Units, usage
 from analysis.sparse.splicing import (
     MEAN,
+    Attributions,
     RecordedPolicy,
     SplicedRun,
+    attribute,
     load_recorded_policy,
     load_untrained,
     reconstructions,
@@ -163,7 +164,7 @@ def test_correlations_and_their_intervals(monkeypatch: pytest.MonkeyPatch) -> No
         assert estimate.value == pytest.approx(float(np.corrcoef(predicted[output], measured[output])[0, 1]))
         assert estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.1
     few = replace(result, units=Units.of(np.repeat(np.arange(4), 1000), np.arange(4000) // 1000, 0))
-    monkeypatch.setattr("analysis.sparse.attribution.student_stretch", lambda units, confidence: 1.0)
+    monkeypatch.setattr("analysis.sparse.splicing.student_stretch", lambda units, confidence: 1.0)
     plain, wider = few.correlation(0), student_stretch(4, 0.95)
     monkeypatch.undo()
     stretched = few.correlation(0)

@@ -13,15 +13,11 @@ from agent_zoo.sparse_codes import SparseCoder
 from analysis.features.registry import features_named
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.fitting import baseline, claim
-from analysis.sparse.meaning import TOP, Meanings, description, meanings, shift_test, title, top_records
+from analysis.sparse.meaning import TOP, description, meanings, shift_test, title, top_records
 from analysis.sparse.outputs import matched, stability
 from analysis.sparse.settings import SparseSettings
-from analysis.sparse.states import Behaviours, SparseStates, Split, split_episodes
-from analysis.sparse.training import Epoch, FitPlan, Parameters, geometric_median, normalisation, train
-from analysis.sparse.meaning import TOP, description, meanings, shift_test, title, top_records
-from analysis.sparse.report import matched, stability
 from analysis.sparse.states import Behaviours, SparseStates, split_episodes
-from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
+from analysis.sparse.training import Epoch, FitPlan, Parameters, geometric_median, normalisation, train
 from analysis.statistics.circular_shift import age_of
 from analysis.statistics.stability import gaussian_surrogate
 from common.array_files import read_tensors, write_tensors

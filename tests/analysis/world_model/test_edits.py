@@ -255,7 +255,7 @@ def plain(model, sixteen) -> list[ImaginedTick]:
 def unedited_lives(model, sixteen, alive: np.ndarray | None = None) -> UneditedLives:
     result = UneditedLives(("lstm_cell", "encoder_output"))
     for _ in imagine(model, sixteen, TICKS, torch.Generator().manual_seed(2), (), result):
-        result.lived(np.ones(len(sixteen), bool) if alive is None else alive)
+        result.alive.append(np.ones(len(sixteen), bool) if alive is None else alive)
     return result
 
 

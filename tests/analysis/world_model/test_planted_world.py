@@ -11,13 +11,11 @@ import torch
 from agent_zoo.observation import PackedRows
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import build, measure
-from analysis.world_model.network import Sizes, WorldState, drawn
+from analysis.world_model.network import Sizes
 from analysis.world_model.open_loop import joined, open_loop
 from analysis.world_model.options import WorldSettings
 from analysis.world_model.policy_interface import Surroundings
 from analysis.world_model.quality import _auroc, _distances
-from analysis.world_model.scene import KINDS, Scene, SceneShape, displacement, own_columns
-from analysis.world_model.network import Sizes
 from analysis.world_model.scene import KINDS, Scene, SceneShape, own_columns
 from analysis.world_model.training import Training
 from analysis.world_model.unroll import remember

@@ -15,12 +15,12 @@ from activation_store.schema import METADATA_FILE
 from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.edit_options import EditOptions
 from analysis.world_model import unroll as unrolling
+from analysis.world_model.derivatives import components_of
 from analysis.world_model.findings import value_saliency
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start, read_out
 from analysis.world_model.model import HEADS, WorldModel, load_model, save_model
 from analysis.world_model.options import WorldSettings
-from analysis.world_model.saliency import components_of
 from analysis.world_model.simulation import TICKS, searched, value
 from analysis.world_model.training import Metrics, Training, schedule
 from analysis.world_model.unroll import remember, unroll

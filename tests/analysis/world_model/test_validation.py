@@ -14,9 +14,7 @@ from analysis.interventions.edits.edit_options import EditOptions
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.edits import QUANTITIES, Edits, changes_at_once, exact_play, first_order, made, soft_play
-from analysis.world_model.at_once import QUANTITIES, changes_at_once, exact_play, first_order, made, soft_play
-from analysis.world_model.edits import Edits
-from analysis.world_model.findings import PARTS, LifeTicks, compared, value_saliency
+from analysis.world_model.findings import PARTS, LifeTicks, compared, taken, value_saliency
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SETTLING
@@ -180,7 +178,7 @@ def planted_lives(far: float = 0.5, shuffled: bool = False) -> LifeTicks:
     place = np.zeros((len(life), 1))
     place[life < far * LIVES] = 50
     both = np.concatenate([states, np.repeat(place, 8, axis=1)], axis=1)
-    return LifeTicks(life, {"lstm_cell": both}, vitals)
+    return {"life": life, "lstm_cell": both, "vitals": vitals}
 
 
 def by_name(result: list[Row]) -> dict[str, Row]:
@@ -198,7 +196,7 @@ def test_lives_of_the_same_kind_have_the_same_findings_and_few_are_refused() -> 
     name = "distance of cluster shares"
     assert other[name]["simulated"].value > 0.4 and other[name]["difference"].low > 0
     assert abs(same[name]["difference"].value) < 0.1
-    few = planted_lives().take(np.arange(15 * LENGTH))
+    few = taken(planted_lives(), np.arange(15 * LENGTH))
     assert_refuses("a comparison needs 16 recorded lives on test maps, and there are 15", compared, few, few, 0)
 
 
@@ -211,15 +209,15 @@ def test_lost_vitals_other_spreads_and_other_ratios_are_noticed() -> None:
         assert score["difference"].high < -1 and error["difference"].low > 20
         assert error["simulated"].value == pytest.approx(100 / 3, abs=3)
     narrow = planted_lives()
-    narrow = LifeTicks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
+    narrow["vitals"] = 50 + narrow["vitals"] / 10
     result = by_name(compared(planted_lives(), narrow, seed=1))
     for name in VITALS:
         spread = result[f"spread of {name}"]
         assert spread["recorded"].value == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
         assert spread["simulated"].value == pytest.approx(10 / 12**0.5, abs=0.2) and spread["difference"].high < -20
     plain = planted_lives()
-    above, below = RANDOM.uniform(0, 1, (2, len(plain.life)))
-    same, half = (replace(plain, ratios={"share": np.stack([one, below + 1], axis=1)}) for one in (above, above / 2))
+    above, below = RANDOM.uniform(0, 1, (2, len(plain["life"])))
+    same, half = ({**plain, "share": np.stack([one, below + 1], axis=1)} for one in (above, above / 2))
     result = by_name(compared(same, half, seed=1))["share"]
     assert result["recorded"].value == pytest.approx(1 / 3, abs=0.02)
     assert result["simulated"].value == pytest.approx(result["recorded"].value / 2)

@@ -18,10 +18,8 @@ from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
 from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
-from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.workers import Workers

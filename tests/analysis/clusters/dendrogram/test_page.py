@@ -12,8 +12,7 @@ from hdbscan._hdbscan_tree import compute_stability
 from sklearn.metrics import adjusted_rand_score
 
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram_page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
-from analysis.clusters.dendrogram.page import (
+from analysis.clusters.dendrogram_page import (
     ClusterTree,
     block_layout,
     cluster_tree,
@@ -25,7 +24,7 @@ from analysis.clusters.dendrogram.page import (
 from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters
 from analysis.features import FEATURES
 from analysis.labels import NOISE, largest_first
-from analysis.statistics.effect_sizes import effect_sizes
+from analysis.statistics.effect_intervals import effect_sizes
 from tests.browser import opened, said_of_damage, scripts_that_ran, until
 from tests.planted import BEHAVIOURS, planted_dump
 from tests.planted_summary import planted_dataset
@@ -264,7 +263,7 @@ def test_strongest_features_are_cohens_d_and_a_page_counts_all_records(
         assert FEATURES[1].name not in dict(strongest[cluster])
     first = [strongest[cluster][0][0] for cluster in run_clusters(tree, clustering.labels)]
     assert first.count(FEATURES[0].name) == BEHAVIOURS - 1  # the one in the middle differs little from the others
-    monkeypatch.setattr("analysis.clusters.dendrogram.page.POINTS_AT_MOST", 100)
+    monkeypatch.setattr("analysis.clusters.dendrogram_page.POINTS_AT_MOST", 100)
     plane = Projection("pca", data.activations[:, :2], ("PC 1", "PC 2"))
     content, tables = page_content(plane, clustering, tree, data, seed=0)
     assert len(tables["x"]) == len(tables["y"]) == 100

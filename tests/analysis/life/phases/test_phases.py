@@ -11,6 +11,8 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
+from analysis.life.life_figure import MOST_COLUMNS, label_colour, life_figure
+from analysis.life.phases.figure import life_phase_figure, transitions_figure
 from analysis.life.phases.transitions import (
     against_orders,
     association,
@@ -20,10 +22,6 @@ from analysis.life.phases.transitions import (
     shares,
     transitions,
 )
-from analysis.life.life_figure import MOST_COLUMNS, label_colour, life_figure
-from analysis.life.phases.figure import life_phase_figure, transitions_figure
-from analysis.life.phases.phases import association, shares
-from analysis.life.phases.transitions import against_orders, dwelling, lagged_persistence, memory_of_two, transitions
 from analysis.life.phases.visits import (
     VISITS_A_SPAN,
     LabelSequences,
