@@ -93,11 +93,7 @@ class WeightedReward(BaseRewardWrapper):
     def restrict(self, observation: dict) -> None:
         """Forbid giving and attacks on NPCs that fight back, as the rules say."""
         if self.rules.disable_give:
-            targets = observation["ActionTargets"]
-            for action, argument in _GIVING:
-                targets[action][argument][:-1] = 0  # the last option is the no-op
-            if self.rules.as_published:
-                targets["GiveGold"]["Price"][1:] = 0
+            forbid_giving(observation, prices=self.rules.as_published)
         if self.rules.spare_dangerous_npcs:
             target = observation["ActionTargets"]["Attack"]["Target"]
             target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
@@ -137,3 +133,16 @@ class WeightedReward(BaseRewardWrapper):
             self._condition[agent] = now
             paid += now.paid(before, self.rules)
         return paid
+
+
+def forbid_giving(observation: dict, prices: bool = True) -> None:
+    """Leave only the no-op, the last option, in every head that gives away items or gold.
+
+    Args:
+        observation: of a living agent, changed in place.
+    """
+    targets = observation["ActionTargets"]
+    for action, argument in _GIVING:
+        targets[action][argument][:-1] = 0
+    if prices:
+        targets["GiveGold"]["Price"][1:] = 0

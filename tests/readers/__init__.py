@@ -17,7 +17,7 @@ ELSEWHERE = {
     "analysis.findings.running:_named": "as the state of a study",
     "analysis.interventions.play.intervention_run:moments_by_group": "as all files of tensors",
     "analysis.pages.pages:picture": _OWN,
-    "analysis.runs.run_folder:_clear": _BYTES,
+    "analysis.runs.run_folder:__enter__": _BYTES,
     "analysis.world_model.training:restore": "as the training of an autoencoder; in tests/analysis/world_model",
     "reinforcement_learning.compiled_game:_key": "hashes its own sources",
     "reinforcement_learning.game.maps:_write_if_changed": _BYTES,

@@ -220,7 +220,7 @@ file_reader(
     write=lambda bench, folder: training_run(bench, folder) / "settings.json",
 )
 file_reader(
-    "analysis.training_runs.run:_updates",
+    "analysis.training_runs.run:read_run",
     read=lambda path: read_run(path.parent),
     write=lambda bench, folder: training_run(bench, folder) / "metrics.jsonl",
 )

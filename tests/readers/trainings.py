@@ -119,7 +119,7 @@ def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
 
 @reader(
     "reinforcement_learning.run_settings:read_run_settings",
-    "reinforcement_learning.run_settings:_stated",
+    "reinforcement_learning.run_settings:stated_in_run",
     cases=120,
 )
 def settings_of_runs(bench: Bench, folder: Path, data: st.DataObject) -> None:

@@ -135,7 +135,7 @@ def planted(policy: RecurrentPolicy) -> RecurrentPolicy:
     encoder.tile_convolution.convolution.weight[0, place_units, 1, 1] = 1.0
     second, linear = encoder.tile_encoder[1], encoder.tile_encoder[4]
     second.weight[0, 0, 1, 1] = 1.0
-    side = encoder.side
+    side = encoder.tile_convolution.side
     row, column = divmod(PLACE, side)
     linear.weight[0, (row - 2) * (side - 4) + column - 2] = 1.0
     encoder.projection.weight[0, 0] = 1.0
@@ -173,7 +173,7 @@ def planted_and_twins(recorded: RecordedPolicy) -> tuple[RecurrentPolicy, LifeWi
     policy = planted(policy)
     policy.policy.critic.weight.data[0, 0] = 1.0
     linear = policy.policy.tile_encoder[4]
-    places = (policy.policy.side - 4) ** 2
+    places = (policy.policy.tile_convolution.side - 4) ** 2
     up = torch.randperm(places, generator=torch.Generator().manual_seed(0)) % 2
     linear.weight.data[0, :places] = 0.04 * up - 0.02
     linear.bias.data[0] = 0.4

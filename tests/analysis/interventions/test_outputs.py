@@ -191,7 +191,7 @@ def test_figures_keep_their_text_inside(planted: Planted, extra: int) -> None:
     for outcome in {effect.outcome for effect in study.effects if effect.spread == effect.spread}:
         assert any(title_with_unit(outcome) in text.replace("\n", " ") for text in effects)
     assert {"Move", "Use item", "all heads"} <= set(heads)
-    assert ("it counts" in effects) and ("random directions" in effects) == bool(planted.kinds)
+    assert ("counts as an effect" in effects) and ("random directions" in effects) == bool(planted.kinds)
 
 
 def test_numbers_have_about_three_digits_and_titles_units() -> None:

@@ -375,6 +375,9 @@ def test_planted_events_are_found_and_coins_are_not(rng: np.random.Generator) ->
     likely = 1 / (1 + np.exp(-odds))
     np.testing.assert_allclose(likely.mean(axis=0), y.mean(axis=0), atol=1e-3)  # an unpenalised intercept sees to it
     assert fitted.read_outs.weight[3].tolist() == [0, 0, 0]
+
+
+def test_a_column_that_repeats_another_does_no_harm(rng: np.random.Generator) -> None:
     x = rng.normal(size=(400, 5)).astype(np.float32)
     x[:, 1] = x[:, 0] * 1000  # the same again
     fitted = fit(x, (x[:, :1] > 1).astype(float), np.arange(400) % 3)

@@ -312,7 +312,7 @@ def test_an_unfinished_or_damaged_run_and_one_of_another_dump_are_refused(
     replay: Replay, recording: Recording, tmp_path: Path
 ) -> None:
     for name in ("DONE.json", "run.json", "cluster_labels.npz"):
-        run = labelled_run(tmp_path / name, recording.dump, label_of, Subsample(STRIDE))
+        run = labelled_run(tmp_path / name / "run", recording.dump, label_of, Subsample(STRIDE))
         where = (replay, recording.replay, recording.dump, run)
         content = orjson.loads((run / "run.json").read_bytes())
         content["input"][METADATA_FILE] = "0" * 64
