@@ -51,7 +51,8 @@ import os, pathlib, subprocess, sys
 from reinforcement_learning import compiled_game
 
 sources, cache, moment = sys.argv[1:]
-owner, name = {"run": (subprocess, "run"), "": (None, "")}.get(moment[6:], (pathlib.Path, moment[6:]))
+name = moment.rpartition(" ")[2]
+owner = {"run": subprocess, "": None}.get(name, pathlib.Path)
 def kill(*arguments, **options):
     if moment.startswith("after"):
         act(*arguments, **options)
