@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+import agent_zoo.hub
 import share as sharing
 from agent_zoo.checkpoint import read_info
-from share import model_card
 from tests.command import ROOT, assert_refused, run_here, run_well
 
 pytest.importorskip("huggingface_hub")
@@ -190,11 +190,11 @@ def test_a_hub_that_has_no_such_repository_or_is_gone_gives_one_line(
 ) -> None:
     assert_refused(pull(tmp_path), "me/mine", "hf auth login")
     assert_refused(pull(tmp_path, repository="a/b/c"), "write OWNER/NAME")
-    monkeypatch.setattr(sharing, "find_spec", lambda _: None)
+    monkeypatch.setattr(agent_zoo.hub, "find_spec", lambda _: None)
     assert_refused(pull(tmp_path), "--extra hub")
 
 
 def test_a_header_cannot_write_markup_into_a_card() -> None:
     info = replace(read_info(POLICY), versions={"torch": "`</td><script>|\n# a"})
-    card = model_card(NAME, "me/mine", info, "0" * 64)
+    card = agent_zoo.hub.model_card(NAME, "me/mine", info, "0" * 64)
     assert "<script" not in card and "\n# a" not in card and "`/tdscript" in card
