@@ -358,8 +358,15 @@ def _check_stages(stages: Sequence[Stage]) -> None:
 def _check(study: Study) -> None:
     """Refuse what the page shows of stages if it is not there, or cannot be said."""
     for source in study.sources:
-        if not study.named(source.stage):
+        scripts = {command_words(stage.run)[0]: stage.name for stage in study.named(source.stage)}
+        if not scripts:
             raise UserError(f"{shown(source.stage)} is no stage")
+        if len(scripts) > 1:  # refused here, not once hours of stages are over
+            one, other, *_ = scripts.values()
+            raise UserError(
+                f"{shown(source.stage)} fits {one} and {other}, whose scripts differ, so not both write "
+                f"{shown(source.file)}: write a pattern that only fits those that do"
+            )
         if Path(source.file).name != source.file or source.file == "..":
             raise UserError(f"{shown(source.file)} must be the name of a file in the stage's folder")
     for row in study.rows:
