@@ -234,7 +234,7 @@ def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -
 def test_starts_are_searched(
     trained, features_dump, directions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """With a search that finds a planted start; tests/analysis/world_model/test_windows.py tests the search itself."""
+    """With a search that finds a planted start; tests/analysis/world_model/test_training.py tests the search itself."""
 
     def planted(model, start, number):
         assert (number is simulation.value) == (target == "value")
