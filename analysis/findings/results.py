@@ -163,8 +163,8 @@ def formatted(values: Mapping[str, str], column: str, form: str) -> str:
         return text
     value = number(values, column)
     said = format(round(value) if form.endswith("d") else value, form)
-    if _TEST.search(column) and not said.strip("0."):  # 0 itself is a smaller one, written with too few digits
-        return f"< {said[:-1]}1"
+    if _TEST.search(column) and not said.strip("+0.%"):  # 0 itself is a smaller one, written with too few digits
+        return f"< {said.strip('+%')[:-1]}1{'%' if form.endswith('%') else ''}"
     return said
 
 

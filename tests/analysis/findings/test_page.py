@@ -320,7 +320,8 @@ def test_numbers_are_written_as_asked_and_a_damaged_table_is_refused(tmp_path: P
     assert [formatted(row, *case) for case in cases] == ["-58.3", "0.024", "2%", "12", "effect"]
     tiny = dict.fromkeys(("p", "value.p", "random_q", "q_primary", "p_of_moves"), "3e-15")
     assert [formatted(tiny, column, ".4f") for column in tiny] == ["< 0.0001"] * 4 + ["0.0000"]
-    assert formatted({"q": "0.000000"}, "q", ".3f") == "< 0.001"
+    forms = {".3f": "< 0.001", "+.3f": "< 0.001", ".0%": "< 1%", "+.1%": "< 0.1%", "d": "< 1"}
+    assert [formatted({"q": "0.000000"}, "q", form) for form in forms] == list(forms.values())
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
         assert_refuses(says, formatted, row, column, form)
     for content, says in ((b"", "empty"), (b"a\tb\n1\n", "differ in length"), (b"\xff\xfe", "UTF-8")):
