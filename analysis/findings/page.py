@@ -24,6 +24,7 @@ from common.user_error import UserError
 
 STUDY_FILE = "study.yaml"
 PLAYED_FILE = "stages.json"
+_REPLACED = ".replaced"  # what lay beside a page until now, in what takes its place
 START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims -->"
 """Lines between which the table of all claims stands in a file."""
 
@@ -106,8 +107,10 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
             shutil.copyfile(results / file, fresh / file)
     for place, forest in enumerate(study.forests, start=1):
         write_figure(fresh / _forest_file(place), draw_forest(forest, study, read))
-    shutil.rmtree(beside, ignore_errors=True)
+    if beside.exists():  # moved first: a folder that is half removed has lost its mark
+        beside.rename(fresh / _REPLACED)
     fresh.rename(beside)
+    shutil.rmtree(beside / _REPLACED, ignore_errors=True)
     return rewrite_page(page)
 
 
@@ -121,7 +124,7 @@ def check_replaceable(page: Path) -> None:
     for folder in (beside, _fresh(beside)):
         if folder.is_symlink() or (folder.exists() and not _made_by_study(folder)):
             raise UserError(f"{folder} is not of a study, and would be removed: move it away, or choose --pages-dir")
-    if page.is_symlink() or (page.exists() and not beside.exists()):
+    if page.is_symlink() or (page.exists() and not (beside.exists() or _fresh(beside).exists())):
         raise UserError(f"{page} is not the page of a study: move it away, or choose another --pages-dir")
 
 

@@ -1,5 +1,6 @@
 """Pages, and the table of all claims: means that are corrected together, rounded columns, tables on their side."""
 
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,6 +146,35 @@ def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
     kept.unlink()
     for _ in range(2):
         write_page(path, folder, HISTORY, folder / "pages" / "t.md")
+
+
+def test_a_page_that_was_killed_as_it_replaced_another_is_written_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each renaming and each removal, which takes the mark of a study first."""
+    path = written(folder, STUDY_FILE, template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=()))
+    write = partial(write_page, path, folder, HISTORY, folder / "pages" / "t.md")
+    write()
+    whole, rename, remove = sorted((folder / "pages").rglob("*")), Path.rename, shutil.rmtree
+    left = 0
+
+    def killed(is_removal: bool, here: Path, there: Path | None = None, ignore_errors: bool = False) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            if is_removal and here.exists():
+                (here / "stages.json").unlink()
+            raise KeyboardInterrupt
+        rename(here, there) if there else remove(here, ignore_errors)
+
+    for moment in range(4):
+        left = moment
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, "rename", lambda here, there: killed(False, here, there))
+            patch.setattr(shutil, "rmtree", partial(killed, True))
+            write()
+        write()
+        assert sorted((folder / "pages").rglob("*")) == whole
 
 
 def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(folder: Path) -> None:
