@@ -6,9 +6,15 @@ python -m benchmarks.structure
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from common import command_line
 from tests.house import ROOT, Arrows, circle, file_arrows, modules, room_arrows
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """benchmarks/structure.py takes no arguments."""
 
 
 def room_rows() -> list[tuple[str, str, str, str]]:
@@ -50,6 +56,7 @@ def reached(name: str, arrows: Arrows) -> set[str]:
 
 def main() -> None:
     """Print the tables."""
+    command_line.parse(Arguments, __doc__)
     command_line.print_table(("room", "files", "lines", "longest file (lines)"), room_rows())
     between_files = file_arrows()
     for name, arrows in (("files", between_files), ("sub-rooms and loose files", room_arrows())):

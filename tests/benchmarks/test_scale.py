@@ -1,4 +1,4 @@
-"""Copies of a dump are whole dumps of other episodes, and what a command takes is measured with its children."""
+"""Copies of a dump are other episodes, a command's children count with it, and no benchmark drops an option."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from benchmarks import scale
+from tests.command import assert_refused, run_here
 from tests.planted import planted_dump, write_planted
 
 MEGABYTES = 300
@@ -47,3 +48,11 @@ def test_memory_is_that_of_the_process_and_its_children(before: list[str]) -> No
 def test_a_command_that_takes_too_much_is_stopped(longest: float, largest: float) -> None:
     costs = scale.run([sys.executable, "-c", HOLDS_MEMORY % 1000], longest, largest)
     assert costs["code"] is None and costs["seconds"] < 100
+
+
+SCRIPTS = sorted(path.name for path in Path(scale.__file__).parent.glob("*.py") if "def main()" in path.read_text())
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_options_that_a_benchmark_does_not_have_are_refused(name: str) -> None:
+    assert_refused(run_here(f"benchmarks/{name}", "--no-such-option"))
