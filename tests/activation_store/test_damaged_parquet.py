@@ -112,6 +112,7 @@ def without_a_value(table: pa.Table) -> pa.Table:
         (put("reward", 0, float("nan")), "reward holds NaN or infinity"),
         (put_in_vector("logits", np.float32, (1, 0), np.inf), "logits holds NaN or infinity"),
         (put_in_vector("action", np.int32, (0, 0), 3), "an action lies outside its head"),
+        (put_in_vector("action", np.int32, (0, 0), -1), "an action lies outside its head"),
         (put("table/Entity", 0, [bytes(62)] * 40_000), "tables of an absurd size"),
         (without_a_value, "other columns or types"),
         (put("table/Market", 0, [bytes(32)] * 513), "a record has more than 512 rows in Market"),
