@@ -24,7 +24,7 @@ from analysis.features import (
 )
 from analysis.features.registry import CATEGORIES
 from tests.command import assert_refuses
-from tests.planted import Planted, planted_dump
+from tests.planted import Planted, planted_dump, write_planted
 from tests.witness import Witness, keys
 
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
@@ -178,6 +178,16 @@ def test_features_are_found_by_name_and_by_set_in_the_order_asked_for(
     food = feature_matrix(planted.records, planted.metadata, features_named(["self_food"]))
     np.testing.assert_array_equal(values[:, 1], planted.records.tick)
     np.testing.assert_array_equal(values[:, [3]], food)
+
+
+def test_features_over_time_of_a_thinned_json_dump_come_from_every_tick(planted: Planted, tmp_path: Path) -> None:
+    """Recorded ones, above, are Parquet."""
+    folder = write_planted(tmp_path / "dump", planted, environment={"map_size": 96})
+    metadata, whole, kept = read_metadata(folder), read_dump(folder), read_dump(folder, subsample=Subsample(3))
+    value = dict(zip(keys(whole), feature_matrix(whole, metadata, EXTENDED_FEATURES), strict=True))
+    thinned = feature_matrix(kept, metadata, EXTENDED_FEATURES, read_history(folder))
+    assert metadata.format == "json" and len(kept) < len(whole) / 2
+    np.testing.assert_array_equal(thinned, [value[key] for key in keys(kept)])
 
 
 def test_what_a_dump_or_its_history_lacks_is_named(planted: Planted) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import train_probes
+from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
@@ -313,9 +314,16 @@ def test_every_future_is_described_and_the_present_action_is_known() -> None:
 
 def test_lives_with_a_missing_tick_and_too_few_episodes_are_refused(wanted: Wanted, tmp_path: Path) -> None:
     """As in a dump that holds only some of each life's ticks: two ticks on is then not the next but one record."""
-    records, metadata = hand_made([still(6, episode=number) for number in range(3)])
+    states = {"lstm_hidden": np.random.default_rng(0).normal(size=(18, 2))}
+    records, metadata = hand_made([still(6, episode=number) for number in range(3)], states)
     whole = write_hand_made(tmp_path / "whole", records, metadata)
-    assert len(read_probe_data(whole, OF_THE_FUTURE)) == 18
+    data = read_probe_data(whole, OF_THE_FUTURE)
+    assert len(data) == 18
+    convert(whole, tmp_path / "json", "json", None, report=lambda share: None)
+    again = read_probe_data(tmp_path / "json", OF_THE_FUTURE)  # read in one go, and taken apart into episodes
+    for name in ("targets", "world", "episode"):
+        np.testing.assert_array_equal(getattr(data, name), getattr(again, name), err_msg=name)
+    np.testing.assert_array_equal(data.inputs["lstm_hidden"], again.inputs["lstm_hidden"])
     thinned = write_hand_made(tmp_path / "thinned", records.take(records.tick % 2 == 0), metadata)
     assert_refuses("has no record of the tick before 2", read_probe_data, thinned, OF_THE_FUTURE)
     one = write_planted(tmp_path / "one", planted_dump(agents=2, ticks=10, episodes=1))
