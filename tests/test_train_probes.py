@@ -1,6 +1,7 @@
 """train_probes.py as users run it, on small real dumps of a policy at two stages of training."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,8 +191,11 @@ def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
     named = {item.name: item.layers for item in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
     assert named["untrained"] == ("untrained_lstm_hidden",) and "lstm_cell" not in named
     metadata = read_metadata(dumps[0])
-    with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
+    with pytest.raises(UserError, match="--inputs observation names no memory"):
         wanted_of(arguments(*dumps, inputs="observation"), dumps[0], metadata)
+    bare = replace(metadata, layers={"encoder_output": 4})
+    with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
+        wanted_of(arguments(*dumps), dumps[0], bare)
     with pytest.raises(UserError, match="--given remembered_water_rows: it does not apply to every record"):
         wanted_of(arguments(*dumps, given="remembered_water_rows"), dumps[0], metadata)
     assert np.isfinite(metadata.steps_trained)

@@ -205,6 +205,8 @@ def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wa
     """Decide what to take from a dump, a folder."""
     named = split(settings.inputs)
     inputs = settings.requested
+    if not any(source.kind == "memory" for source in inputs):
+        raise UserError(f"--inputs {settings.inputs} names no memory, which probes are about: add {MEMORIES[0]}, say")
     there = recorded(inputs, metadata)
     names = {source.name for source in there}
     optional = set(NAMES) - set(named) if "all" in named else set()
