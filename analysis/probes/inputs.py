@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, Self
 
 import numpy as np
 
@@ -187,7 +187,7 @@ class Columns:
 class StoredInputs(Mapping[str, np.ndarray]):
     """Arrays by name, kept on disk and read when one is asked for, without columns that never change.
 
-    The files have no name, so nothing is left of them once they are closed, when nobody holds this any more.
+    The files have no name, so nothing is left of them once they are closed, at the end of the block or of the process.
     """
 
     def __init__(self, folder: Path | None = None):
@@ -198,6 +198,12 @@ class StoredInputs(Mapping[str, np.ndarray]):
         self._range: dict[str, np.ndarray] = {}  # least and greatest value of each column, (2, all columns)
         self._open = ExitStack()
         weakref.finalize(self, self._open.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def append(self, name: str, values: np.ndarray) -> None:
         """Add records, (n, columns) float32, to an array.

@@ -256,16 +256,18 @@ def probe_dump(
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
     kinds = PROBES if settings.probes == "both" else PROBES[:1]
     source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
-    with step(console, f"{name}: reading") as progress:
-        data = read_probe_data(path, wanted, progress, StoredInputs(settings.run_folder))
-    with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
-        do = do_here if settings.ray_address is None else do_on_ray
-        probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress, do)
-    with step(console, f"{name}: comparing"):
-        weights = draw_worlds(data.worlds, settings.resamples, settings.seed)
-        results = findings(probed, wanted.inputs, weights, chance(wanted.targets))
-        memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
-        given = {memory: commonality(data, memory, probed.usable, weights) for memory in memories}
-        similar = similarities(data.networks, data.lives, data.world, settings.seed)
-    report = report_dump(name, metadata, data, wanted.targets, settings.requested, probed, results, given, similar)
-    return report, directions_of(data, wanted.targets, probed.read_outs, source)
+    # Closed before the run's folder is finished or removed, though a traceback may hold on to the data.
+    with StoredInputs(settings.run_folder) as inputs:
+        with step(console, f"{name}: reading") as progress:
+            data = read_probe_data(path, wanted, progress, inputs)
+        with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
+            do = do_here if settings.ray_address is None else do_on_ray
+            probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress, do)
+        with step(console, f"{name}: comparing"):
+            weights = draw_worlds(data.worlds, settings.resamples, settings.seed)
+            results = findings(probed, wanted.inputs, weights, chance(wanted.targets))
+            memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
+            given = {memory: commonality(data, memory, probed.usable, weights) for memory in memories}
+            similar = similarities(data.networks, data.lives, data.world, settings.seed)
+        report = report_dump(name, metadata, data, wanted.targets, settings.requested, probed, results, given, similar)
+        return report, directions_of(data, wanted.targets, probed.read_outs, source)

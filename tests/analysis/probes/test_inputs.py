@@ -4,16 +4,22 @@ import errno
 import io
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from analysis.probes import inputs
+from analysis.probes import inputs, probe_run
+from analysis.probes.dataset import Wanted
 from analysis.probes.inputs import Columns, StoredInputs
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.mlp import fit_mlp
 from analysis.probes.ridge import Fitted, fit_ridge, fit_ridge_beside
+from analysis.probes.settings import ProbeSettings
+from common.user_error import UserError
 from tests.command import assert_refuses
+from tests.planted import planted_metadata
 
 RNG = np.random.default_rng(0)
 LEFT, RIGHT = (RNG.standard_normal((300, width)).astype(np.float32) for width in (130, 9))
@@ -82,3 +88,30 @@ def test_inputs_come_back_from_disk_unless_it_is_full(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full(tmp_path / "file", "w+"))
     assert_refuses("No space left on device: free some space", StoredInputs(tmp_path).append, "left", LEFT)
+
+
+def test_the_files_are_closed_when_a_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems keep the name of an open file: its folder could not be removed."""
+    kept: list[StoredInputs] = []
+
+    def fail(folder: Path, wanted: Wanted, progress: object, inputs: StoredInputs) -> NoReturn:
+        inputs.append("left", LEFT)
+        kept.append(inputs)
+        raise UserError("no such dump")
+
+    monkeypatch.setattr(probe_run, "read_probe_data", fail)
+    (tmp_path / "run").mkdir()
+    settings = ProbeSettings((tmp_path,), name="run", output_dir=tmp_path)
+    wanted = Wanted((), (), (), settings.thinning)
+    assert_refuses(
+        "no such dump",
+        probe_run.probe_dump,
+        settings,
+        tmp_path,
+        "dump",
+        planted_metadata(),
+        wanted,
+        Console(quiet=True),
+    )
+    with pytest.raises(ValueError, match="closed"):
+        kept[0]["left"]
