@@ -1,6 +1,6 @@
 /* How the features of selected points differ from all others: the analysis' own statistics, computed again here.
- * effect_sizes.py, shifts.py, circular_shift.py, circular_shift.py, permutation_p.py and inference.py say what they are and why; tests hold the
- * one against the other. */
+ * effect_intervals.py, shifts.py, circular_shift.py and inference.py in analysis/statistics say what they are and why;
+ * tests hold the one against the other. */
 
 const FEWEST_LIVES = 6;
 const FEWEST_EPISODES = 6;
