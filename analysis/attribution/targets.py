@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction, Directions
+from activation_store.layers import layer_names
 from activation_store.schema import OPTIONS
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
@@ -83,6 +84,10 @@ def target_named(
             raise UserError(f"{request} is {text}: name the file that holds it with --directions")
         direction = directions.named(rest)
         direction.check_policy(policy.layer_units, "this policy", sha256)
+        if direction.layer not in (there := layer_names(policy.layers, policy.cell)):
+            raise UserError(
+                f"{request} is {text}: {direction.layer} is not differentiated: give a direction of {', '.join(there)}"
+            )
         return Target(f"{direction.name} ({direction.layer}, {direction.unit})", direction=direction)
     heads = [head.name for head in layout.heads]
     if kind not in heads or not rest:

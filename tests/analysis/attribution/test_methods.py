@@ -16,6 +16,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.network_parts.layers import own_rows
 from agent_zoo.observation import legal_options, pack, packed_options
+from agent_zoo.semantic_module import SemanticShape
 from analysis.attribution.methods import Maps, attribute, average_baseline, counterfactual_materials, play, without_row
 from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings
@@ -299,6 +300,9 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
     cell = torch.arange(32.0).view(2, 16)
     outcome = cast(Outcome, type("Outcome", (), {"layers": {"lstm_cell": cell}}))
     torch.testing.assert_close(target(outcome), cell.sum(dim=1) + 0.5)  # type: ignore[operator]
+    policy.add_codebook(SemanticShape(4))
+    code = replace(there, directions=(direction("code", np.ones(4), "semantic_code"),))
+    assert_refuses("semantic_code is not differentiated", named, "direction:code", code)
 
 
 def test_a_policy_of_two_layers_without_lags_reads_its_memory(small_world, task, maps, tmp_path) -> None:
