@@ -312,13 +312,13 @@ def attribute(
     coder = SparseCoder(dictionary)
     parts: list[tuple[np.ndarray, ...]] = []
     for number, episode in enumerate(episodes):
-        ticks = read_ticks(folder, recorded, episode, TICKS // len(episodes), seed)
+        ticks = read_ticks(folder, recorded, episode, max(1, TICKS // len(episodes)), seed)
         observation = packed_observation(ticks.records, recorded.info.layout, recorded.policy.mask)
         tick = observation, ticks.before, torch.from_numpy(ticks.records.action)
         states, gradients = _gradients(recorded.policy, layer, tick)
         strengths = coder.strengths(states)
         rows, features = (strengths != 0).nonzero(as_tuple=True)
-        drawn = np.random.default_rng([seed, episode]).permutation(len(rows))[: REMOVALS // len(episodes)]
+        drawn = np.random.default_rng([seed, episode]).permutation(len(rows))[: max(1, REMOVALS // len(episodes))]
         kept = torch.from_numpy(np.sort(drawn))
         rows, features = rows[kept], features[kept]
         removed = -strengths[rows, features, None] * coder.decoder[features]  # (R, U)
