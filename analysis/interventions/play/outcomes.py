@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from nmmo.lib.material import Foilage
+from nmmo.systems.item import ItemState
 
 from activation_store.directions import Direction, planned_displacement
 from activation_store.interventions import Comparison, Outcome
@@ -26,6 +27,8 @@ from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.stepper import Decision
 
 _PER_TICKS = 100
+_ITEM = ItemState.State.attr_name_to_col
+_DEFENCE = [_ITEM[f"{style}_defense"] for style in OPTIONS["Attack.Style"]]
 _FAR = np.iinfo(np.int16).max
 
 
@@ -47,7 +50,7 @@ class LifeOutcomes:
         self._goals, self._first_tick = STEPS[goals], first_tick  # (slots, 2)
         self._moved, self._towards = np.zeros((pool.slots, 2)), np.zeros(pool.slots)
         self._moves_counted = np.zeros(pool.slots)
-        self._dealt, self._taken = np.zeros(pool.slots), np.zeros(pool.slots)
+        self._dealt, self._taken, self._defence = np.zeros((3, pool.slots))
         self._food_seen, self._approached = np.zeros(pool.slots), np.zeros(pool.slots)
         self._last = np.full((pool.slots, 2), np.nan)  # positions, row and column
         self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
@@ -58,6 +61,9 @@ class LifeOutcomes:
         """Look at acting agents in their slots, (B,) int64, and places on the map, (B, 2) int16, before they act."""
         self._count_approaches(slots, position)
         self._count_moves(slots, position)
+        items = self.pool.arrival.observations["Inventory"][slots]  # (B, items, columns)
+        worn = items[:, :, _ITEM["equipped"]] != 0
+        self._defence[slots] += (items[:, :, _DEFENCE].sum(axis=2) * worn).sum(axis=1)
         tiles = self.pool.arrival.observations["Tile"][slots]
         self._slots, (self._food, self._distance) = slots, _nearest_food(tiles, position)
 
@@ -99,6 +105,7 @@ class LifeOutcomes:
             "drinks": _PER_TICKS * life.events.get("DRINK_WATER", 0) / life.ticks,
             "damage_dealt": _PER_TICKS * self._dealt[slot] / life.ticks,
             "damage_taken": _PER_TICKS * self._taken[slot] / life.ticks,
+            "worn_defence": self._defence[slot] / life.ticks,
             **{f"died_of/{cause}": float(life.cause_of_death == cause) for cause in CAUSES_OF_DEATH},
         }
         if self._food_seen[slot]:

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from nmmo.systems.item import Hat, ItemState
 
 from activation_store.interventions import Arm
 from activation_store.reader import read_dump, read_metadata
@@ -67,19 +69,44 @@ def test_recorded_states_are_those_after_the_edit(pool: PolicyPool) -> None:
     assert edited > 30
 
 
-def test_ways_of_lives_are_those_between_recorded_places(pool: PolicyPool) -> None:
+def test_ways_and_armour_of_lives_are_those_that_are_recorded(
+    pool: PolicyPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = pool.start
+
+    def start_with_hats(*where: Any) -> None:
+        start(*where)
+        for shared in pool.shared:
+            realm = shared.world.game.realm
+            for player in realm.players.values():
+                hat = Hat(realm, 1)
+                player.inventory.receive(hat)
+                if player.ent_id % 2:
+                    hat.use(player)
+
+    monkeypatch.setattr(pool, "start", start_with_hats)
     *recorded, played = play_arm(pool, GROUPS[0], STEERED)
+    columns = ItemState.State.attr_name_to_col
     places: dict[tuple[int, int], list[np.ndarray]] = {}
+    defences: dict[tuple[int, int], list[float]] = {}
     for records in (batch.records for batch in recorded if isinstance(batch, Batch)):
         middle = records.tile[:, records.tile.shape[1] // 2, :2].astype(float)  # the agent stands there
-        for episode, agent, place in zip(records.episode.tolist(), records.agent_id.tolist(), middle, strict=True):
-            places.setdefault((episode, agent), []).append(place)
+        items = records.inventory
+        defence = items.values[:, [columns[f"{style}_defense"] for style in ("melee", "range", "mage")]].sum(axis=1)
+        worn = np.bincount(items.owner, defence * (items.values[:, columns["equipped"]] == 1), len(records))
+        for episode, agent, *now in zip(
+            records.episode.tolist(), records.agent_id.tolist(), middle, worn.tolist(), strict=True
+        ):
+            places.setdefault((episode, agent), []).append(now[0])
+            defences.setdefault((episode, agent), []).append(now[1])
     for row in played.rows:
         path = places[row["episode"], row["agent"]]
         assert row["ticks"] == len(path) > 1
         ways = 100 * (path[-1] - path[0]) / (len(path) - 1)
         assert (row["south"], row["east"]) == pytest.approx(tuple(ways))
+        assert row["worn_defence"] == pytest.approx(np.mean(defences[row["episode"], row["agent"]]))
     assert np.std([row["south"] for row in played.rows]) > 1
+    assert np.std([row["worn_defence"] for row in played.rows]) > 1
 
 
 def test_an_emptied_memory_is_recorded_as_it_goes_on(pool: PolicyPool) -> None:
