@@ -140,6 +140,7 @@ def interrupted_again(number, handler):
     return real(number, handler)
 
 def main():
+    real(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
     signal.signal = interrupted_again
     signal.raise_signal(signal.SIGINT)
 
