@@ -152,6 +152,14 @@ def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any] | 
     assert message in refusal(tmp_path / "activations.json")
 
 
+@pytest.mark.parametrize(("layout", "says"), [("array", "truncated"), ("lines", "cut off")])
+def test_truncations_are_refused(tmp_path: Path, layout: str, says: str) -> None:
+    text = as_text(original_records(truth(episodes=1))[:4], layout).rstrip()
+    for size in (*range(len(text) // 9, len(text), len(text) // 9), len(text) - 1):  # at last within or after a record
+        (tmp_path / "dump.json").write_text(text[:size])
+        assert says in refusal(tmp_path / "dump.json")
+
+
 def test_memory_does_not_follow_the_size_of_the_file(tmp_path: Path) -> None:
     records = truth(agents=2, episodes=1, ticks=4)
     written = [as_original(records, i) for i in range(len(records))]
