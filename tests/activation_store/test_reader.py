@@ -171,6 +171,7 @@ def put_observation(key: str, value: Any) -> Change:
         (put("policy", "another"), "the metadata names 'planted'"),
         (put("action", [0] * 11), "action is not a list of 12 numbers"),
         (put("action", [3] + [0] * 11), "Attack.Style is 3, it has 3 choices"),
+        (put("action", [-1] + [0] * 11), "Attack.Style is -1, it has 3 choices"),
         (put_observation("Tile", [[1, 2, 3]]), "Tile has 1 rows instead of 225"),
         (put_observation("Tile", [[1, 2, 40_000]] * 225), "beyond int16"),
         (put_observation("Entity", [[0.5] * 31]), "something other than integers"),
@@ -191,6 +192,9 @@ def test_a_record_that_was_not_written_by_the_writer_is_read_all_the_same(dump: 
     np.testing.assert_array_equal(
         read_dump(dump, subsample=Subsample(2)).tick, read_dump(whole, subsample=Subsample(2)).tick
     )
+    for change in (put("tick", -3), put_observation("CurrentTick", [-3])):
+        rewrite_records(dump, change, which=0)
+    assert read_dump(dump).tick.tolist() == [-3, *read_dump(whole).tick.tolist()[1:]]
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
