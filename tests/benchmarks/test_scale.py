@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from activation_store.reader import read_dump, read_metadata
+from activation_store.writer import state_of
 from benchmarks import scale
 from tests.command import assert_refused, run_here
 from tests.planted import planted_dump, write_planted
@@ -21,9 +22,18 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("dump") / "dump", planted_dump(episodes=1), format="parquet")
 
 
-def test_copies_are_further_episodes_with_a_little_noise(dump: Path, tmp_path: Path) -> None:
+def test_copies_are_further_episodes_with_a_little_noise_and_go_on_where_they_stopped(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = read_dump(dump)
     copied = scale.copied(dump, tmp_path / "copied", 2 * len(original) + 1, "float32")
+    with monkeypatch.context() as patch, pytest.raises(IndexError):  # in the last copy
+        noise = [scale._noisy] * len(original.activations)
+        patch.setattr(scale, "_noisy", lambda *given: noise.pop()(*given))
+        scale.copied(dump, tmp_path / "stopped", 2 * len(original) + 1, "float32")
+    assert state_of(tmp_path / "stopped") == "unfinished"
+    again = scale.copied(dump, tmp_path / "stopped", 2 * len(original) + 1, "float32")
+    assert read_metadata(again).files == read_metadata(copied).files
     assert [episode["episode"] for episode in read_metadata(copied).episodes] == [0, 1, 2]
     records = read_dump(copied)
     assert len(records) == 3 * len(original)
