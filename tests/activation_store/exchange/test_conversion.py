@@ -2,15 +2,21 @@
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
+from rich.console import Console
 
 from activation_store.exchange.export import convert, sample
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
+from analysis.clusters.dataset import read_dataset
+from analysis.clusters.settings import AnalysisSettings
+from analysis.features import features_named
+from common.progress_view import step as progress_step
 from tests.activation_store.exchange.conftest import silent
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, assert_refuses, python, run_here
@@ -34,6 +40,17 @@ def test_there_and_back_changes_no_byte_and_float16_remembers_what_it_cost(
     assert half.precision_error == back.precision_error and set(half.precision_error) == set(half.layers)
     assert back.precision == "float32"
     assert_same_records(read_dump(tmp_path / "half"), read_dump(tmp_path / "full"))
+
+
+def test_an_analysis_reads_the_same_from_either_format(dumps: dict[str, Path]) -> None:
+    features, step = features_named(["default", "moved"]), partial(progress_step, Console())
+    one, other = (
+        read_dataset(AnalysisSettings(dump, subsample=2), read_metadata(dump), features, step)
+        for dump in dumps.values()
+    )
+    assert any(feature.over_time for feature in features)  # for which the formats are read in different ways
+    assert_same_records(one.records, other.records)
+    np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_a_dump_of_schema_version_1_is_read_and_converted(tmp_path: Path) -> None:
