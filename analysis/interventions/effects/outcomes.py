@@ -36,7 +36,7 @@ _IN_BEHAVIOUR = {
     "right_way": ("goes the right way", _SHARE, "path"),
     "damage_dealt": ("damage dealt", _PER_100_TICKS, "fights"),
     "damage_taken": ("damage taken", _PER_100_TICKS, "fights"),
-    "worn_defence": ("defence of what it wears", "points", "fights"),
+    "armour": ("defence worn after 100 ticks", "points", "fights"),
 }
 _WORDS = {name: (words, unit) for name, (words, unit, _) in _IN_BEHAVIOUR.items()} | {
     "kl": ("KL, all heads", _NATS),

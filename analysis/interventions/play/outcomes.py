@@ -27,6 +27,8 @@ from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.stepper import Decision
 
 _PER_TICKS = 100
+_ARMOUR_TICK = 100
+"""Ticks after which an agent's armour is looked at. It grows with age, so a mean over lives would tell their length."""
 _ITEM = ItemState.State.attr_name_to_col
 _DEFENCE = [_ITEM[f"{style}_defense"] for style in OPTIONS["Attack.Style"]]
 _FAR = np.iinfo(np.int16).max
@@ -50,7 +52,8 @@ class LifeOutcomes:
         self._goals, self._first_tick = STEPS[goals], first_tick  # (slots, 2)
         self._moved, self._towards = np.zeros((pool.slots, 2)), np.zeros(pool.slots)
         self._moves_counted = np.zeros(pool.slots)
-        self._dealt, self._taken, self._defence = np.zeros((3, pool.slots))
+        self._dealt, self._taken = np.zeros(pool.slots), np.zeros(pool.slots)
+        self._defence = np.full(pool.slots, np.nan)  # of what each wears after so many ticks
         self._food_seen, self._approached = np.zeros(pool.slots), np.zeros(pool.slots)
         self._last = np.full((pool.slots, 2), np.nan)  # positions, row and column
         self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
@@ -61,9 +64,10 @@ class LifeOutcomes:
         """Look at acting agents in their slots, (B,) int64, and places on the map, (B, 2) int16, before they act."""
         self._count_approaches(slots, position)
         self._count_moves(slots, position)
-        items = self.pool.arrival.observations["Inventory"][slots]  # (B, items, columns)
-        worn = items[:, :, _ITEM["equipped"]] != 0
-        self._defence[slots] += (items[:, :, _DEFENCE].sum(axis=2) * worn).sum(axis=1)
+        if self.pool.ticks == _ARMOUR_TICK:
+            items = self.pool.arrival.observations["Inventory"][slots]  # (B, items, columns)
+            worn = items[:, :, _ITEM["equipped"]] != 0
+            self._defence[slots] = (items[:, :, _DEFENCE].sum(axis=2) * worn).sum(axis=1)
         tiles = self.pool.arrival.observations["Tile"][slots]
         self._slots, (self._food, self._distance) = slots, _nearest_food(tiles, position)
 
@@ -105,9 +109,10 @@ class LifeOutcomes:
             "drinks": _PER_TICKS * life.events.get("DRINK_WATER", 0) / life.ticks,
             "damage_dealt": _PER_TICKS * self._dealt[slot] / life.ticks,
             "damage_taken": _PER_TICKS * self._taken[slot] / life.ticks,
-            "worn_defence": self._defence[slot] / life.ticks,
             **{f"died_of/{cause}": float(life.cause_of_death == cause) for cause in CAUSES_OF_DEATH},
         }
+        if np.isfinite(self._defence[slot]):
+            done["armour"] = self._defence[slot]
         if self._food_seen[slot]:
             done["towards_food"] = self._approached[slot] / self._food_seen[slot]
         if life.ticks > 1:
