@@ -5,7 +5,6 @@
     python semantic_clusters.py describe analysis_results/RUN              # a card for each code, and names for them
     python semantic_clusters.py plot analysis_results/RUN                  # the plane beside t-SNE and UMAP
     python semantic_clusters.py videos analysis_results/RUN                # a film of each code, and of all in a grid
-    python semantic_clusters.py hover analysis_results/RUN                 # a page to point at states and open lives
     python semantic_clusters.py compare analysis_results/RUN               # codes beside UMAP and HDBSCAN, and others
     python semantic_clusters.py agreement activation_data/NAME --policies A,B   # do other trainings find these codes?
     python semantic_clusters.py COMMAND --help                             # options of a command
@@ -28,7 +27,6 @@ from analysis.codes.options import (
     CompareArguments,
     DescribeArguments,
     FitSettings,
-    HoverArguments,
     PlotArguments,
     VideoArguments,
 )
@@ -146,23 +144,6 @@ def videos(options: VideoArguments, console: "Console", step: Step) -> None:
         say(console, line)
 
 
-def hover(options: HoverArguments, console: "Console", step: Step) -> None:
-    """Write the explorer's page of a run: the plane and its codes, a strip of views on hover, the life on click."""
-    from analysis.codes.content import open_run
-    from common.files import write_text
-
-    run, _ = open_run(options.run, options.dump)
-    with step("loading the libraries"):
-        from analysis.explorer.base import cluster_base
-        from analysis.explorer.content import explored
-        from analysis.explorer.page.page import explorer_page
-    content = explored(cluster_base(run, step), options.max_ticks, step)
-    path = options.run / "hover.html"
-    with step(f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
-        write_text(path, explorer_page(content))
-    say(console, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
-
-
 def compare(options: CompareArguments, console: "Console", step: Step) -> None:
     """Measure the codes, and other ways to divide the same states."""
     from activation_store.directions import write_directions
@@ -217,8 +198,7 @@ def agreement(options: AgreementArguments, console: "Console", step: Step) -> No
 
 
 COMMANDS: dict[str, Callable[[Any, "Console", Step], None]] = {
-    "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover, "compare": compare,
-    "agreement": agreement,
+    "fit": fit, "describe": describe, "plot": plot, "videos": videos, "compare": compare, "agreement": agreement,
 }  # fmt: skip
 
 

@@ -272,7 +272,7 @@ def test_codes_that_the_policy_learnt_are_read(learnt: Recording, tmp_path: Path
     assert "codebook.npz" in open_finished(folder)
 
 
-def test_the_page_of_a_run_is_written(run: Path, recording: Recording) -> None:
-    run_well("semantic_clusters.py", "hover", run)
-    page = (run / "hover.html").read_text()
+def test_the_explorer_shows_the_plane_of_a_run(run: Path) -> None:
+    run_well("explore.py", run)
+    page = (run / "explorer.html").read_text()
     assert '"axes":"plane"' in page.replace(" ", "") and "strip" in page

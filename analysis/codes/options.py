@@ -234,18 +234,6 @@ class VideoArguments(RunArguments):
 
 
 @dataclass(frozen=True)
-class HoverArguments(RunArguments):
-    """Write a page to explore: the plane and its codes, a strip of views on hover, the life on click."""
-
-    max_ticks: int = 400_000
-    """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
-
-    def check(self) -> None:
-        """Refuse values that are invalid for any run."""
-        check(self, max_ticks=at_least(self.max_ticks, 1))
-
-
-@dataclass(frozen=True)
 class CompareArguments(RunArguments):
     """Measure the codes, and other ways to divide the same states."""
 
@@ -323,7 +311,6 @@ Command = (
     | Annotated[DescribeArguments, tyro.conf.subcommand("describe")]
     | Annotated[PlotArguments, tyro.conf.subcommand("plot")]
     | Annotated[VideoArguments, tyro.conf.subcommand("videos")]
-    | Annotated[HoverArguments, tyro.conf.subcommand("hover")]
     | Annotated[CompareArguments, tyro.conf.subcommand("compare")]
     | Annotated[AgreementArguments, tyro.conf.subcommand("agreement")]
 )
