@@ -88,6 +88,16 @@ def test_edits_are_validated_by_those_in_the_game(trained, features_dump, interv
 
 
 @pytest.mark.slow
+def test_runs_of_one_name_in_different_folders_are_different_runs(
+    trained, features_dump, intervened, tmp_path: Path
+) -> None:
+    other = tmp_path / intervened.name
+    shutil.copytree(intervened, other)
+    run_well("simulate.py", "validate", trained, intervened, other, "-n", 5, "--ticks", 6, "--dump", features_dump.dump)
+    assert {row["run"] for row in rows_of(trained / "validation" / "validation.tsv")} == {str(intervened), str(other)}
+
+
+@pytest.mark.slow
 def test_erasers_and_sparse_features_are_validated(trained, features_dump, small_world, tmp_path: Path) -> None:
     path, folder = tmp_path / "f.safetensors", tmp_path / "run"
     write_dictionary(path, axes("lstm_hidden", 16, k=2))
@@ -112,7 +122,7 @@ def test_other_runs_are_not_validated(trained, features_dump, intervened, direct
     with RunFolder(tmp_path / "other", {"arguments": {}}) as other:
         other.save_text("text", "of another script")
     assert_refused(run_here(*command, tmp_path / "other"), "is no run of intervene.py")
-    assert_refused(run_here(*command, intervened, intervened), "twice")
+    assert_refused(run_here(*command, intervened, intervened.parent / "x" / ".." / intervened.name), "named twice")
     assert_refused(run_here(*command, intervened, "--ticks", 4), "--ticks is 4: must be 5 to 1024")
     assert_refused(run_here(*command, intervened, "--edit", "clear"), "--edit does nothing with validate")
     for changed, message in (

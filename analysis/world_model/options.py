@@ -336,8 +336,9 @@ class ValidationOptions(SimulationOptions):
         super().check()
         if not self.runs:
             raise UserError("name folders of finished runs of intervene.py after the model")
-        if twice := [str(run) for run in self.runs if self.runs.count(run) > 1]:
-            raise UserError(f"{twice[0]} is named twice")
+        folders = [run.resolve() for run in self.runs]
+        if twice := [str(run) for run, folder in zip(self.runs, folders, strict=True) if folders.count(folder) > 1]:
+            raise UserError(f"{twice[-1]} is named twice")
 
 
 @dataclass(frozen=True, kw_only=True)

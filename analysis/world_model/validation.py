@@ -72,7 +72,7 @@ class InGame:
 
 
 Intervened = tuple[str, Edits, InGame]
-"""The name of a finished run, its edits of one dose, made together, and what they did in the game."""
+"""The folder of a finished run, its edits of one dose, made together, and what they did in the game."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def read_intervened(folder: Path, held_out: HeldOut) -> list[Intervened]:
     over = OverEpisodes(Inference(permutations=_DRAWS, bootstraps=_DRAWS, seed=played.seed))
     in_game = [_in_game(folder, arm, lives, over) for arm in arms]
     return [
-        (folder.resolve().name, edits, game)
+        (str(folder), edits, game)
         for edits in requested_edits(options, held_out, directions, dictionary)
         for game in in_game
         if game.dose == next((edit["dose"] for edit in edits.described if "dose" in edit), None)
