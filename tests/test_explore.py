@@ -185,8 +185,12 @@ def test_hovering_a_point_draws_its_view(page) -> None:
     attacked = next(other for other in shown["others"] if other["attacked"])
     rows = [math.ceil(tile * scale) + 1 for tile in range(15)]  # corners, which no entity in the middle covers
     drawn, truth = seen[np.ix_(rows, rows)], PALETTE[np.reshape(shown["materials"], (15, 15))]
-    assert (drawn == truth).all(axis=2).mean() > 0.7, "all but what the line to the attacked one covers"
-    x, y = ((7.5 + attacked[axis]) * scale for axis in ("right", "down"))
+    here, there = 7.5 * scale, (7.5 + np.array([attacked["right"], attacked["down"]])) * scale
+    x, y = there
+    corners = np.stack(np.meshgrid(rows, rows), axis=2)  # (15, 15, across and down)
+    along = np.linspace(np.full(2, here), there, 200)
+    line = np.linalg.norm(corners[:, :, None] - along, axis=3).min(axis=2) < 0.75 * scale
+    assert line.sum() < 40 and (drawn == truth)[~line].all(), "all but what the line and the ring cover"
     around = seen[
         max(0, int(y - 0.7 * scale)) : int(y + 0.7 * scale), max(0, int(x - 0.7 * scale)) : int(x + 0.7 * scale)
     ]

@@ -292,13 +292,21 @@ def test_long_names_are_wrapped_and_clusters_and_categories_look_different() -> 
     assert min(apart) > 10
 
 
-def test_points_of_few_or_wild_values_can_be_drawn() -> None:
-    for values in (np.zeros(9_000), np.arange(9_000) % 2, np.r_[np.zeros(8_999), 1e9]):
-        points = np.stack([values, np.zeros(9_000)], axis=1)
-        for room in (1.0, 9.0):
-            figure = new_figure(3, 3)
-            draw_clusters(PointsPanel(figure.add_subplot(), room, room), points, np.arange(9_000) % 3 - 1)
-            texts(figure)
+@pytest.mark.parametrize("values", [np.zeros(9_000), np.arange(9_000) % 2, np.r_[np.zeros(8_999), 1e9]])
+@pytest.mark.parametrize("inches", [1, 9])
+def test_points_of_few_or_wild_values_are_all_drawn(values: np.ndarray, inches: int) -> None:
+    figure, points = new_figure(3, 3), np.stack([values, np.zeros(9_000)], axis=1)
+    axes = figure.add_subplot()
+    draw_clusters(PointsPanel(axes, inches, inches), points, np.arange(9_000) % 3 - 1)
+    texts(figure)
+    left, right = axes.get_xlim()
+    assert left < values.min() and values.max() < right
+    if inches == 1:  # crowded: a cell for each place
+        filled = np.asarray(axes.images[0].get_array())[..., 3] > 0
+        assert filled.sum() == len(np.unique(values)) and not axes.collections
+    else:
+        offsets = [np.asarray(markers.get_offsets()) for markers in axes.collections]
+        assert sorted(np.concatenate(offsets)[:, 0]) == sorted(values)
 
 
 @pytest.mark.slow
