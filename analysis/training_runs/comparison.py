@@ -148,10 +148,9 @@ def compare(
 
 def as_json(compared: ComparedRuns) -> dict[str, Any]:
     """Return what comparison.json holds; numbers that the seeds do not allow become null."""
-    first_runs = [group.runs[0] for group in compared.groups]
     return {
         "groups": [{"name": group.name, "runs": [_run(run) for run in group.runs]} for group in compared.groups],
-        "settings_that_differ": settings_that_differ(first_runs),
+        "settings_that_differ": settings_that_differ(group.described for group in compared.groups),
         "confidence": compared.confidence,
         "points": compared.points,
         "mode": compared.mode,
@@ -190,7 +189,7 @@ def notes_on(groups: Sequence[RunGroup], metrics: Sequence[str], stretch: tuple[
         if not run.finished
     ]
     notes += [f"{group.name} has one seed: no interval and no test." for group in groups if len(group.runs) == 1]
-    differing = settings_that_differ(group.runs[0] for group in groups)
+    differing = settings_that_differ(group.described for group in groups)
     for name, values in differing.items():
         text = ", ".join(f"{group.name}: {value}" for group, value in zip(groups, values, strict=True))
         notes.append(f"The groups differ in {name} ({text}).")

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,6 +138,9 @@ NOT_COMPARED = (
     "train.checkpoint_interval", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode",
 )  # fmt: skip
 """Settings that runs of a group may differ in: they do not change what is learnt, but for the seed."""
+_CHOOSE_OPPONENTS = ("train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval")
+"""Of these, those that do change it in a run with opponents, which are its own checkpoints."""
+_KERNEL = "train.pool_kernel"
 
 _SEED_AT_THE_END = re.compile(r"(?:[-_.](?:seed|s)?|seed)?[-_.]?\d+$", re.IGNORECASE)
 
@@ -152,6 +156,11 @@ class RunGroup:
     def end(self) -> float:
         """Agent-steps that all its runs reached."""
         return min(run.end for run in self.runs)
+
+    @property
+    def described(self) -> ComparedRun:
+        """Its first run, with the settings of all: one from before a setting existed lacks it, others have it."""
+        return _described(self.runs)
 
 
 def group_runs(runs: Sequence[ComparedRun], by: GroupBy) -> list[RunGroup]:
@@ -169,14 +178,14 @@ def group_runs(runs: Sequence[ComparedRun], by: GroupBy) -> list[RunGroup]:
     if twice := [str(run.folder) for run, place in zip(runs, folders, strict=True) if folders.count(place) > 1]:
         raise UserError(f"{twice[0]} is given twice")
 
-    def belongs(first: ComparedRun, other: ComparedRun) -> bool:
+    def belongs(group: Sequence[ComparedRun], other: ComparedRun) -> bool:
         if by == "name":
-            return name_without_seed(first.name) == name_without_seed(other.name)
-        return not settings_that_differ((first, other))
+            return name_without_seed(group[0].name) == name_without_seed(other.name)
+        return not settings_that_differ((*group, other))
 
     members: list[list[ComparedRun]] = []
     for run in runs:
-        own = next((member for member in members if belongs(member[0], run)), None)
+        own = next((member for member in members if belongs(member, run)), None)
         if own is None:
             members.append([run])
         else:
@@ -212,7 +221,16 @@ def settings_that_are_missing(runs: Iterable[ComparedRun]) -> list[str]:
 
 
 def _names_of(runs: Sequence[ComparedRun]) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for name in run.settings if name not in NOT_COMPARED))
+    have_opponents = any(str(run.settings.get(_KERNEL, "")).strip("0,") for run in runs)
+    left_out = set(NOT_COMPARED) - set(_CHOOSE_OPPONENTS if have_opponents else ())
+    return list(dict.fromkeys(name for run in runs for name in run.settings if name not in left_out))
+
+
+def _described(runs: Sequence[ComparedRun]) -> ComparedRun:
+    settings: dict[str, Any] = {}
+    for run in runs:
+        settings = run.settings | settings  # what an earlier run says counts
+    return replace(runs[0], settings=settings)
 
 
 def name_without_seed(name: str) -> str:
@@ -222,7 +240,7 @@ def name_without_seed(name: str) -> str:
 
 def _names_by_settings(groups: Sequence[Sequence[ComparedRun]]) -> list[str]:
     """Name each group after the settings that set it apart, without their section where that is clear."""
-    differing = settings_that_differ(group[0] for group in groups)
+    differing = settings_that_differ(map(_described, groups))
     short = [name.rpartition(".")[2] for name in differing]
     shown = [last if short.count(last) == 1 else name for name, last in zip(differing, short, strict=True)]
     if not differing:
@@ -235,8 +253,7 @@ def _names_by_settings(groups: Sequence[Sequence[ComparedRun]]) -> list[str]:
 
 
 def _check_group(group: RunGroup) -> None:
-    first, *others = group.runs
-    for other in others:
+    for first, other in combinations(group.runs, 2):  # not the first with each: it may lack a setting that others have
         for name, (before, now) in settings_that_differ((first, other)).items():
             raise UserError(
                 f"{first.folder} and {other.folder} are in one group, {group.name!r}, but differ in {name} ({before} "

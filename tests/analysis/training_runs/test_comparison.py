@@ -185,6 +185,35 @@ def test_earlier_runs_were_paid_otherwise_and_lack_later_settings(
     assert "predate the settings semantic.codes, " in notes and "and others, which are not" in notes
 
 
+def test_a_run_without_a_later_setting_does_not_hide_what_others_of_its_group_say(tmp_path: Path) -> None:
+    """Two that differ are no repetitions, and groups of which one differs are not the same."""
+    without, *others = (
+        read_run(plant_run(tmp_path, f"A_{seed}", seed, flat(1), policy__network=network))
+        for seed, network in ((1, "published"), (2, "earlier"), (3, "published"))
+    )
+    settings = {name: value for name, value in without.settings.items() if name != "policy.network"}
+    without = replace(without, settings=settings)
+    assert_refuses(r"A_2 and .*A_3 are in one group, 'A', but differ in policy\.network", group_runs,
+                   [without, *others], "name")  # fmt: skip
+    found = group_runs([without, *others], "settings")
+    assert [[run.name for run in group.runs] for group in found] == [["A_1", "A_2"], ["A_3"]]
+    assert [group.name for group in found] == ["network=earlier", "network=published"]
+    other = read_run(plant_run(tmp_path, "B_1", 1, flat(1), policy__network="published"))
+    notes = " ".join(notes_on(group_runs([without, others[0], other], "name"), ["lives/ticks"], (0, 1)))
+    assert "The groups differ in policy.network (A: earlier, B: published)" in notes
+    assert "have the same settings" not in notes
+
+
+def test_which_checkpoints_are_kept_matters_to_runs_that_play_against_them(tmp_path: Path) -> None:
+    for kernel, groups in (("0", 1), ("0,0,0,1", 2)):
+        paths = [
+            plant_run(tmp_path / kernel, f"x_{seed}", seed, flat(1), train__num_checkpoints=kept,
+                      train__pool_kernel=kernel)
+            for seed, kept in ((1, 4), (2, 8))
+        ]  # fmt: skip
+        assert len(group_runs([read_run(path) for path in paths], "settings")) == groups
+
+
 def test_groups_that_are_no_repetitions_and_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     first = plant_run(tmp_path, "A_1", 1, flat(1))
     other_settings = plant_run(tmp_path, "A_2", 2, flat(1), train__learning_rate=0.5)
