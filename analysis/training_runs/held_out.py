@@ -148,28 +148,27 @@ def final_scores(curves: Sequence[Curve], groups: Sequence[RunGroup], confidence
 
 
 def generalisation_gaps(curves: Sequence[Curve], confidence: float) -> list[Curve]:
-    """Return scores on training maps minus scores on held-out maps, run by run, where a group has both.
+    """Return scores on training maps minus scores on held-out maps, run by run, at the checkpoints that have both.
 
     Each may have worlds of another kind.
     """
     gaps = []
     for training, held_out in product(curves, curves):
-        if (
-            (training.maps, held_out.maps) != ("training", "held-out")
-            or (training.group, training.measure) != (held_out.group, held_out.measure)
-            or not np.array_equal(training.steps, held_out.steps)
-        ):
+        kinds, of = (training.maps, held_out.maps), (training.group, training.measure)
+        if kinds != ("training", "held-out") or of != (held_out.group, held_out.measure):
+            continue
+        steps, *places = np.intersect1d(training.steps, held_out.steps, return_indices=True)
+        if not len(steps):
             continue
         over, seeds = [], []
-        for first, second in zip(training.by_world, held_out.by_world, strict=True):
+        for place, other in zip(*places, strict=True):
+            first, second = training.by_world[place], held_out.by_world[other]
             known = [np.isfinite(mean_of(seen) - mean_of(unseen)) for seen, unseen in zip(first, second, strict=True)]
             one, two = (list(compress(worlds, known)) for worlds in (first, second))
             over.append(difference(one, two, confidence, paired=True)[1])
             seeds.append(sum(known))
-        runs = training.runs - held_out.runs
-        gaps.append(
-            Curve(training.group, training.steps, runs, *_ends(over), np.array(seeds), training.measure, "training")
-        )
+        runs = training.runs[:, places[0]] - held_out.runs[:, places[1]]
+        gaps.append(Curve(training.group, steps, runs, *_ends(over), np.array(seeds), training.measure, "training"))
     return gaps
 
 

@@ -282,6 +282,11 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
     (elsewhere / "eval_pve_1.json").write_bytes((groups[0].runs[0].folder / "checkpoints/eval_pve_1.json").read_bytes())
     only = compared_in_ticks(groups, held_out=elsewhere).evaluations
     assert {item.maps for item in only} == {"held-out"} and all(item.seeds.tolist() == [1, 1] for item in only)
+    for run in groups[0].runs:
+        plant_evaluation(run.folder, 5_000 + run.seed, 0.3)  # on unseen maps alone: no gap there, and the others stay
+    again = next(item for item in compared_in_ticks(groups).gaps if item.measure == "task_progress")
+    assert again.steps.tolist() == gap.steps.tolist() and again.runs.tolist() == gap.runs.tolist()
+    assert (again.low.tolist(), again.seeds.tolist()) == (gap.low.tolist(), gap.seeds.tolist())
     for checkpoint in (groups[0].runs[0].folder / "checkpoints").glob("*.safetensors"):
         checkpoint.write_bytes(b"others")
     assert_refuses("no pve results of a checkpoint of these runs", compared_in_ticks, groups, held_out=elsewhere)
