@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
-from analysis.findings.results import Results, number
+from analysis.findings.results import Results, number, number_or_nan
 from analysis.findings.study_file import Forest, Study, TableRow
 
 _CONTROL = "#8a8f98"
@@ -14,7 +14,7 @@ _LETTERS = 95
 
 
 Line = tuple[str, list[float], dict[str, object]]
-"""A row of the plot: its label, a value and the ends of its interval, and how they look."""
+"""A row of the plot: its label, a value and the ends of its interval, NaN if there is none, and how they look."""
 
 
 def draw_forest(forest: Forest, study: Study, results: Results) -> Figure:
@@ -45,7 +45,7 @@ def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour:
     stages = [stage.name for stage in study.named(pattern)]
     own = [results.values(TableRow(stage, forest.file, forest.where)) for stage in stages]
     lines: list[Line] = [
-        (_policy(stage), [number(values, column) for column in ("value", "low", "high")], dots)
+        (_policy(stage), [number(values, "value"), *(number_or_nan(values, end) for end in ("low", "high"))], dots)
         for stage, values in zip(stages, own, strict=True)
     ]
     labels = {"value": "mean of the trainings"}
@@ -54,7 +54,8 @@ def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour:
     over = results.values(TableRow(pattern, forest.file, forest.where), list(labels))
     for column, label in labels.items():
         look = diamonds if column == "value" else {**diamonds, "color": _CONTROL}
-        lines.append((label, [number(over, f"{column}.{end}") for end in ("mean", "low", "high")], look))
+        ends = [number_or_nan(over, f"{column}.{end}") for end in ("low", "high")]
+        lines.append((label, [number(over, f"{column}.mean"), *ends], look))
     return lines
 
 

@@ -272,8 +272,10 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
         across = {}
         if table.across is not None:
             head = formatted(row, table.across, "")
-            value, low, high = (formatted(row, name, f".{table.digits}f") for name in ("value", "low", "high"))
-            across = {head: f"{value} ({low} to {high})"}
+            form = f".{table.digits}f"
+            low, high = (formatted(row, name, form if row.get(name) else "") for name in ("low", "high"))
+            value = formatted(row, "value", form)
+            across = {head: f"{value} ({low} to {high})" if low and high else value}
         cells = lines.setdefault(key, {})
         if cells.keys() & across.keys():
             raise UserError(

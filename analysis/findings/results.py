@@ -185,6 +185,11 @@ def number(values: Mapping[str, str], column: str, path: Path = Path("a table"))
     return value
 
 
+def number_or_nan(values: Mapping[str, str], column: str) -> float:
+    """Return a number as `number` does, NaN where there is none: the end of an interval that the data do not allow."""
+    return math.nan if values.get(column) in ("", "nan") else number(values, column)
+
+
 def _read(path: Path) -> list[dict[str, str]]:
     if not path.exists():
         raise UserError(f"{path} does not exist: the stage did not write it")

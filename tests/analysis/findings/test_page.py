@@ -187,6 +187,9 @@ def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(
     text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "| method | halves | seeds |" in text
     assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
+    write_table(folder, "y", "method\tmeasure\tvalue\tlow\thigh", "A\thalves\t1\t\t", name="alike.tsv")  # no interval
+    asked = study(tables=(replace(across, file="alike.tsv"),))
+    assert "| A | 1.0 |" in page_text(asked, Results(asked, folder), HISTORY, "t")[0]
     write_table(folder, "y", "method\tmeasure\tvalue\tlow\thigh", *["A\thalves\t1\t0\t2"] * 2, name="twice.tsv")
     asked = study(tables=(ResultTable("T", "y", "twice.tsv", ("method",), across="measure", digits=1),))
     assert_refuses("two rows for one cell", page_text, asked, Results(asked, folder), HISTORY, "t")
@@ -219,6 +222,11 @@ def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None
     assert drawn == pytest.approx([1.0, 1.4, 0.8, 3.2 / 3, 5.2])
     text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "![Lives](t/forest_1.png)" in text and "grey, that of the control" in text
+    write_table(folder, "x_2", "outcome\tvalue\tlow\thigh\trandom_value", "one\t1.4\t\t\t5.5")  # all episodes agree
+    (axes,) = draw_forest(forest, asked, Results(asked, folder)).axes
+    assert [bars[0].get_xdata()[0] for bars in axes.containers] == pytest.approx(drawn)
+    have_interval = [len(bars[2][0].get_segments()[0]) > 0 for bars in axes.containers]
+    assert have_interval == [True, False, True, True, True]
 
 
 def test_tests_of_all_pages_are_corrected_together() -> None:
