@@ -134,14 +134,15 @@ def final_scores(curves: Sequence[Curve], groups: Sequence[RunGroup], confidence
     for maps in KINDS:
         for measure in MEASURES:
             own = [curve for curve in curves if (curve.maps, curve.measure) == (maps, measure)]
-            whole = [curve.steps[np.isfinite(curve.runs).all(axis=0)] for curve in own]
+            whole = [np.flatnonzero(np.isfinite(curve.runs).all(axis=0)) for curve in own]  # places with every run
+            reached = [curve.steps[places] for curve, places in zip(own, whole, strict=True)]
             shared = [
                 steps
-                for steps in (whole[0] if len(own) == len(groups) else ())
-                if all((np.abs(others - steps) <= _ABOUT_A_BATCH * batch).any() for others in whole)
+                for steps in (reached[0] if len(own) == len(groups) else ())
+                if all((np.abs(others - steps) <= _ABOUT_A_BATCH * batch).any() for others in reached)
             ]
-            for group, curve in zip(groups, own if shared else (), strict=bool(shared)):
-                place = int(np.abs(curve.steps - shared[-1]).argmin())
+            for group, curve, places in zip(groups, own, whole, strict=True) if shared else ():
+                place = int(places[np.abs(curve.steps[places] - shared[-1]).argmin()])
                 name = f"{measure} on {maps} maps"
                 levels.append(level_of(group, name, float(curve.steps[place]), curve.by_world[place], confidence))
     return levels

@@ -382,9 +382,13 @@ def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_pa
         for run in group.runs:
             plant_evaluation(run.folder, 5_000 + run.seed, skill)
     plant_evaluation(groups[0].runs[0].folder, 10_000, 0.9)  # the others were not evaluated there
+    plant_evaluation(groups[1].runs[0].folder, 5_600, 0.9)  # nor there, an update later
+    for run in groups[0].runs:
+        plant_evaluation(run.folder, 5_700 + run.seed, 0.2)
     compared = compared_in_ticks(groups)
     scores = {level.group: level for level in compared.levels if level.metric == "task_progress on held-out maps"}
-    assert [scores[name].agent_steps for name in "AB"] == [5_001.5, 5_001.5]
+    assert [scores[name].agent_steps for name in "AB"] == [5_701.5, 5_001.5]
+    assert [scores[name].training_seeds for name in "AB"] == [(1, 2), (1, 2)]
     assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
 
 
