@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.findings.study_file import BY_EPISODE, Q_PRIMARY, Study, TableRow, check_apart
+from analysis.findings.study_file import BY_EPISODE, OUTCOME, Q_PRIMARY, Study, TableRow, check_apart
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.over_trainings import ByWorld, in_worlds, over_trainings
 from common.files import read_bytes
@@ -19,8 +19,6 @@ from common.user_error import UserError
 
 CONFIDENCE = 0.95
 
-OUTCOME = "outcome"
-"""Column by which rows of one table differ that are of one family."""
 _WORLD = "world"
 _TEST = re.compile(r"(^|[._])[pq](_primary)?$")
 """Columns with p-values, plain and corrected."""
@@ -240,7 +238,7 @@ def means_of(study: Study, results: Results) -> list[tuple[TableRow, str]]:
     ]
     columns += [(row, "value") for forest in study.forests for row in forest.rows]
     means = [(other, column) for row, column in columns for other in (*results.family(row), row)]
-    return list({row.key(column): (row, column) for row, column in means}.values())
+    return list({row.key(column): (row, column) for row, column in means if not row.is_level(column)}.values())
 
 
 def _corrected(p: dict[tuple[object, ...], float]) -> dict[tuple[object, ...], float]:

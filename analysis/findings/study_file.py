@@ -38,6 +38,12 @@ Q_PRIMARY = "q_primary"
 """What can be said of a primary outcome only: p corrected for the primary outcomes, and nothing else."""
 LEVELS = ("score", "accuracy", "twin")
 """Columns whose mean over trainings is no test: nobody asks whether an AUC, or how long agents live, is 0."""
+LEVEL_OUTCOMES = ("edited_ticks", "off_manifold", "within_data")
+"""Outcomes at once of which the same is true: in how many ticks agents were edited, how far edited states lie from
+recorded ones, and which share of a change is a usual one."""
+OUTCOME = "outcome"
+"""Column by which rows of one table differ that are of one family."""
+_DIFFERENCE = "_difference"
 BY_EPISODE = {"effects.tsv": "effects_by_episode.tsv"}
 """Tables whose numbers are means over episodes, and the table beside each that holds the episodes."""
 
@@ -93,6 +99,11 @@ class TableRow:
         """Return what tells a column's mean from other means; conditions are the same in any order."""
         return self.stage, self.minus, self.file, *sorted(self.where.items()), column
 
+    def is_level(self, column: str) -> bool:
+        """Tell whether a column's mean is no test: it is not 0 where there is no effect either."""
+        of_level = self.where.get(OUTCOME) in LEVEL_OUTCOMES and self.where.get("measure") != "slope"
+        return column in LEVELS or (of_level and not column.endswith(_DIFFERENCE))
+
     @property
     def patterns(self) -> tuple[str, ...]:
         """The stages' names or patterns, those of `minus` too."""
@@ -138,7 +149,7 @@ class Claim:
         sentence = [number for number in self.says if isinstance(number, Number)]
         with_q = [number for number in self.control if isinstance(number, Number) and number.what.startswith("q")]
         columns = dict.fromkeys(number.column for number in sentence + with_q if number.row == name)
-        return [column for column in columns if column not in LEVELS or not self.rows[name].several]
+        return [column for column in columns if not (self.rows[name].several and self.rows[name].is_level(column))]
 
 
 @dataclass(frozen=True)

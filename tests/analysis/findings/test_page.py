@@ -103,6 +103,23 @@ def test_levels_are_no_tests() -> None:
         assert single.tested("a") == [level, "value"], "its p is that of the stage's own test"
 
 
+def test_how_far_edited_states_are_from_recorded_ones_is_no_test(folder: Path) -> None:
+    """It is about 1 whatever an edit does, and so is the usual share of a change: they correct nothing else."""
+    levels = {"kl_total": 0.1, "gain_total/x": 0.0, "off_manifold": 1.0, "within_data": 0.99, "edited_ticks": 40.0}
+    for place, stage in enumerate(("x_1", "x_2", "x_3")):
+        rows = [f"at once\t{name}\t{value + place / 1000}" for name, value in levels.items()]
+        rows += [f"slope\t{name}\t{place / 1000}" for name in ("kl_total", "off_manifold")]
+        write_table(folder, stage, "measure\toutcome\tvalue", *rows, name="levels.tsv")
+    kl = TableRow("x_*", "levels.tsv", {"measure": "at once", "outcome": "kl_total"})
+    far, slope = (replace(kl, where={"measure": of, "outcome": "off_manifold"}) for of in ("at once", "slope"))
+    says = '{{ kl.value.q|f(".6f") }} and {{ far.value.mean|f(".1f") }} and {{ slope.value.mean|f(".1f") }}'
+    asked = study((says, "none", {"kl": kl, "far": far, "slope": slope}))
+    assert [asked.claims[0].tested(name) for name in ("kl", "far", "slope")] == [["value"], [], ["value"]]
+    p = [p_of(0.1, 0.101, 0.102), *[p_of(0, 0.001, 0.002)] * 3]  # of KL, of a gain, and of both slopes
+    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
+    assert f"- {stats.false_discovery_control(p)[0]:.6f} and 1.0 and" in text
+
+
 def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_when(folder: Path) -> None:
     row, two = mean_of("one"), mean_of("two")
     claim = ('A {{ a.value.q_primary|f(".6f") }} and {{ b.value.q|f(".6f") }}', "none", {"a": row, "b": two})
