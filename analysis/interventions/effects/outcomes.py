@@ -21,12 +21,13 @@ _BY_THEMSELVES = (*FOLLOWS_SIDES, "lasting", "planned")
 
 _SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
 _TILES = "tiles per 100 ticks"
+_OF_ITS_TASK = "0 to 1"
 _GROUPS = ("life", "needs", "path", "fights", "death", "other")
 _IN_BEHAVIOUR = {
     "ticks": ("ticks lived", "", "life"),
     "level": ("highest level of skills", "", "life"),
     "reward": ("reward", "total", "life"),
-    "task_progress": ("task progress", "0 to 1", "life"),
+    "task_progress": ("task progress", _OF_ITS_TASK, "life"),
     "meals": ("meals", _PER_100_TICKS, "needs"),
     "drinks": ("drinks", _PER_100_TICKS, "needs"),
     "towards_food": ("moves towards food", _SHARE, "needs"),
@@ -54,8 +55,8 @@ def title(outcome: str) -> str:
 
 
 def largest_change(outcome: str) -> float:
-    """Return the size that no effect on an outcome can exceed: 1 of a share; infinite of others."""
-    return 1.0 if _words(outcome)[1] == _SHARE else math.inf
+    """Return the size that no effect on an outcome can exceed: 1 of a share and of progress; infinite of others."""
+    return 1.0 if _words(outcome)[1] in (_SHARE, _OF_ITS_TASK) else math.inf
 
 
 def title_with_unit(outcome: str) -> str:

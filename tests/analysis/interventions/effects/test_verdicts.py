@@ -94,6 +94,9 @@ def test_a_negative_says_what_could_have_been_found() -> None:
     lines = summary_lines(study(replace(LARGE, episodes=1)))
     (line,) = (line for line in lines if line.startswith("  undecided: "))
     assert "reward (detectable effect unknown)" in line and "no difference" not in line
+    two = study(replace(LARGE, randoms=2))  # whose spread is hardly known: it takes more than all of the task
+    assert 1 < named(two)["task_progress"].detectable < np.inf
+    assert "task progress (no effect is detectable)" in "\n".join(summary_lines(two))
 
 
 def test_a_smaller_effect_than_the_margin_is_equivalent_to_none() -> None:
