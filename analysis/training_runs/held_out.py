@@ -311,14 +311,18 @@ def _same_checkpoints(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
     """Put the checkpoints of several runs together that belong together: not further apart than one update.
 
     Runs write a checkpoint after the update that reaches a share of the budget, so agent-steps differ by less than a
-    batch and a tick.
+    batch and a tick. A run may have one after each update: the nearest ones are put together first.
     """
-    columns: list[list[Evaluated]] = []
-    for evaluation in sorted(evaluated, key=lambda one: one.steps):
-        batch = float(evaluation.run.settings.get("train.batch_size", 0))
-        near = columns and evaluation.steps - columns[-1][0].steps <= _ABOUT_A_BATCH * batch
-        if near and all(other.run is not evaluation.run for other in columns[-1]):
-            columns[-1].append(evaluation)
-        else:
-            columns.append([evaluation])
+    columns = [[evaluation] for evaluation in sorted(evaluated, key=lambda one: one.steps)]
+
+    def gap(place: int) -> float:
+        """Between a column and the next; infinite if they do not belong together."""
+        one, two = columns[place], columns[place + 1]
+        batch = float(two[0].run.settings.get("train.batch_size", 0))
+        far = two[-1].steps - one[0].steps > _ABOUT_A_BATCH * batch
+        alike = {id(evaluation.run) for evaluation in one} & {id(evaluation.run) for evaluation in two}
+        return np.inf if far or alike else two[0].steps - one[-1].steps
+
+    while len(columns) > 1 and np.isfinite(gap(nearest := min(range(len(columns) - 1), key=gap))):
+        columns[nearest] += columns.pop(nearest + 1)
     return columns

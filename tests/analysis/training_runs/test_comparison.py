@@ -392,6 +392,17 @@ def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_pa
     assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
 
 
+def test_checkpoints_after_every_update_are_put_together_with_the_nearest(tmp_path: Path) -> None:
+    """One run was evaluated after two updates, the other after the later one alone, which ended a tick earlier."""
+    (group,) = planted_groups(tmp_path, {"A": [1.0, 1.0]})
+    often, once = group.runs
+    for run, steps, skill in ((often, 9_002, 0.2), (often, 10_002, 0.6), (once, 10_001, 0.6)):
+        plant_evaluation(run.folder, steps, skill)
+    progress = next(curve for curve in compared_in_ticks([group]).evaluations if curve.measure == "task_progress")
+    assert progress.steps.tolist() == [9_002, 10_001.5] and progress.seeds.tolist() == [1, 2]
+    assert progress.mean == pytest.approx([0.2, 0.6], abs=0.03)
+
+
 def test_files_are_called_as_training_calls_them() -> None:
     """The rooms do not import each other, so both name the files of a run."""
     assert run_files.SETTINGS_FILE == RUN_SETTINGS_FILE
