@@ -96,6 +96,7 @@ def read_evaluated(runs: Sequence[ComparedRun], folder: Path | None, mode: Mode)
             + (f"copy the checkpoints of all runs there, and play them with `python evaluate.py {folder} pvp`"
                if mode == "pvp" else f"evaluate them with `python evaluate.py {_checkpoints(runs[0])} pve`")
         )  # fmt: skip
+    played = {key: _of_its_own(key[0], results) for key, results in played.items()}
     _check_same_rules(played)
     if mode == "pvp":
         _check_same_worlds(played)
@@ -181,6 +182,15 @@ def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _checkpoints(run: ComparedRun) -> Path:
     return run.folder / CHECKPOINTS_FOLDER
+
+
+def _of_its_own(run: ComparedRun, results: list[tuple[PolicyRun, Provenance]]) -> list[tuple[PolicyRun, Provenance]]:
+    """Return the results that lie beside a run's checkpoints, or all of them if none does.
+
+    A run of another group with the same seed starts from the same network, but may have played it in other worlds.
+    """
+    own = [entry for entry in results if entry[0].file.parent.resolve() == _checkpoints(run).resolve()]
+    return own or results
 
 
 def _checkpoint_hashes(folder: Path) -> set[str]:

@@ -312,6 +312,17 @@ def test_checkpoints_that_played_the_same_worlds_have_their_luck_in_common(tmp_p
         assert [np.mean(list(world.values())) for world in worlds] == pytest.approx(curve.runs[:, 0])
 
 
+def test_an_untrained_checkpoint_that_two_groups_share_was_played_in_each_ones_own_worlds(tmp_path: Path) -> None:
+    """Three runs and two: what the other group's runs played is known of two of the three alone."""
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0], "B": [1.0, 1.0]})
+    for seed, group in enumerate(groups, 1):
+        for run in group.runs:
+            plant_evaluation(run.folder, 0, 0.1, seed=seed)
+    for curve in compared_in_ticks(groups).evaluations:
+        seed = 1 if curve.group == "A" else 2
+        assert all(f"seed {seed}," in world for played in curve.by_world[0] for world in played)
+
+
 def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) -> None:
     groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
     for run in groups[0].runs:
