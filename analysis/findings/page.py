@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from analysis.findings.page_template import Words, template_of
-from analysis.findings.results import Results, formatted, number, rows_of_claims
+from analysis.findings.results import Results, formatted, number_or_nan, rows_of_claims
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
 from analysis.statistics.inference import false_discovery
 from common.checked_json import in_shape
@@ -264,7 +264,7 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     count = 0
     rows = [(stage, row) for stage in stages for row in results.rows(stage, table.file, table.where)]
     if table.largest_first is not None:
-        rows.sort(key=lambda entry: -number(entry[1], str(table.largest_first)))
+        rows.sort(key=lambda entry: -np.nan_to_num(number_or_nan(entry[1], str(table.largest_first)), nan=-np.inf))
     for place, (stage, row) in enumerate(rows):
         shown = [formatted(row, name, form if row.get(name) else "") for name, form in columns]  # some may be empty
         start = (*([stage] if named else []), *shown)

@@ -214,15 +214,15 @@ def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(
 
 def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
     """`*` stands for any text, and nothing else in a pattern does for anything but itself."""
-    rows = "edit, a\t2\nedit, b\t10\nuntrained, edit\t99\nedit.c\t50\nedit, d\t-1\n"
+    rows = "edit, e\t\nedit, a\t2\nedit, b\t10\nuntrained, edit\t99\nedit.c\t50\nedit, d\t-1\n"
     (folder / "y" / "arms.tsv").write_text("arm\tvalue\n" + rows)
     table = ResultTable("T", "y", "arms.tsv", ("arm", "value:.0f"), {"arm": "edit, *"}, largest_first="value")
     asked = study(tables=(table, replace(table, where={"arm": "edit.*"})))
     text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     first, second = text.split("**T**")[1:]
     ordered, one = ([line for line in part.splitlines() if "edit" in line] for part in (first, second))
-    assert ordered == ["| edit, b | 10 |", "| edit, a | 2 |", "| edit, d | -1 |"]
-    assert one == ["| edit.c | 50 |"] and numbers == 8
+    assert ordered == ["| edit, b | 10 |", "| edit, a | 2 |", "| edit, d | -1 |", "| edit, e |  |"]
+    assert one == ["| edit.c | 50 |"] and numbers == 10
 
 
 def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None:
