@@ -136,6 +136,7 @@ DEFAULT_SEEDS = {"intervene.py": 0, "extract_activations.py": 1, "evaluate.py": 
 
 _SEED = ("--seed", "-s")
 _REPEATS = ("--repeats", "--repeat", "-r")  # of evaluate.py: so many seeds, one after the other
+_FROM_A_DUMP = ("--learn",)  # of intervene.py: it plays nothing, and its seed is not one of worlds
 _LARGEST = 99_999
 
 
@@ -158,7 +159,7 @@ def seeds_of(commands: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict
     """
     seeds: dict[str, frozenset[str]] = {}
     for name, command in commands.items():
-        if command.split(maxsplit=1)[0] in DEFAULT_SEEDS:
+        if command.split(maxsplit=1)[0] in DEFAULT_SEEDS and _value_of(command, _FROM_A_DUMP) is None:
             seeds[name] = _seeds_played(command)
         else:
             read = frozenset().union(*(seeds[other] for other in needs[name] if other in seeds))

@@ -151,6 +151,16 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     dumps[0]["run"] = playing
     read = read_study(written(tmp_path, study, text))
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
+    learn = "intervene.py --edit interchange --learn {dump_{each}}/{each} --donor self_goal -o {here}"
+    for seed, says in (("", r"learn_a and learn_b play the same worlds \(seed 3\)"), (" --seed 5", "")):
+        dumps[0]["run"] = f"{playing} -s 3" if says else playing  # worlds are those of the dump, not of the own seed
+        dumps[1] |= {"name": "learn_{each}", "run": learn + seed}
+        study["claims"] = {"much": {"all": {"stage": "learn_*", "file": "accuracies.tsv"}}}
+        path = written(tmp_path, study, text)
+        if says:
+            assert_refuses(says, read_study, path)
+        else:
+            assert read_study(path).seeds({})["learn_a"] == read_study(path).seeds({})["dump_a"]
 
 
 def _played(path: Path) -> list[RunOptions]:
