@@ -30,7 +30,7 @@ LABELS: dict[str, tuple[Column, Read]] = {
     ),
     "farthest": (
         truth_column(
-            "int16", "tiles", "Largest distance from its spawn so far: the larger of the row and column differences."
+            "int16", "tiles", "Farthest that it has come from the map's edge, where lives begin, towards the centre."
         ),
         lambda p, _: p.history.exploration,
     ),

@@ -140,7 +140,6 @@ def test_labels_place_and_life_are_the_engines(records: Records, witness: Witnes
     for name in ("spawn_row", "spawn_col", "player_kills", "damage_inflicted"):
         truth = [witness.truth[key][name] for key in keys(records)]
         assert records.column(f"truth/{name}").tolist() == truth
-    assert records.column("truth/farthest").max() > 3
     assert records.column("truth/damage_inflicted").max() > 0
     progress = records.column("truth/task_progress")
     assert progress.max() > 0 and progress.min() == 0
@@ -151,6 +150,23 @@ def test_labels_place_and_life_are_the_engines(records: Records, witness: Witnes
         lives[episode, agent].add(life)
     for episode in range(EPISODES):
         assert sorted(life for (at, _), result in lives.items() if at == episode for life in result) == list(range(16))
+
+
+def test_farthest_is_the_way_from_the_edge_towards_the_centre_as_its_definition_says(
+    records: Records, witnessed, small_world
+) -> None:
+    """An agent that walks along the edge, however far from its spawn, has come nowhere."""
+    middle, reach = small_world.map_size // 2 + 16, small_world.map_size // 2
+    place = np.stack([records.column("row"), records.column("col")], axis=1).astype(int)
+    inside = reach - np.abs(place - middle).max(axis=1)  # 0 on the outermost rows and columns
+    from_spawn = np.abs(place - np.stack([records.column(f"truth/spawn_{name}") for name in ("row", "col")], axis=1))
+    farthest, apart = {}, 0
+    for i, life in enumerate(zip(records.episode.tolist(), records.agent_id.tolist(), strict=True)):
+        farthest[life] = max(farthest.get(life, 0), inside[i])
+        assert records.column("truth/farthest")[i] == farthest[life]
+        apart = max(apart, from_spawn[i].max() - farthest[life])
+    assert max(farthest.values()) > 3 and apart > 3
+    assert "from the map's edge" in read_metadata(witnessed[0]).columns["truth/farthest"].definition
 
 
 def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Records, witnessed) -> None:
