@@ -270,9 +270,8 @@ def ground(agent: Any, realm: Any) -> dict[str, float]:
     def tiles(*kinds: Any) -> int:
         return sum(is_any(tile, kinds) for tile in around.values())
 
-    here, config = around[row, col], realm.config
-    border = config.MAP_BORDER
-    inside = range(border, border + config.MAP_CENTER)
+    here = around[row, col]
+    inside = np.flatnonzero(realm.map.habitable_tiles.any(axis=1)).tolist()
     return {
         "self_row": row,
         "self_col": col,

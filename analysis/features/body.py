@@ -159,7 +159,8 @@ def _position(seen: Observed) -> np.ndarray:
 
 def _distance_to_edge(seen: Observed) -> np.ndarray:
     inside = _position(seen) - MAP_BORDER
-    return np.minimum(inside, _map_size(seen) - 1 - inside).min(axis=0)
+    # The last row and column that agents can walk on are `_map_size` tiles from the first.
+    return np.minimum(inside, _map_size(seen) - inside).min(axis=0)
 
 
 PLACE = (
