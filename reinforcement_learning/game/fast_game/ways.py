@@ -41,7 +41,7 @@ def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tile
     """Return the share of the way gone, 0 to 1, from places on the map as (row, column); see `GoTowards`."""
     axis = 0 if side in ("north", "south") else 1
     first = config.MAP_BORDER
-    last = first + config.MAP_CENTER - 1
+    last = first + config.MAP_CENTER  # one more than the map's size: the outermost tiles on all four sides are walkable
     if side in ("north", "west"):
         gone, room = start[axis] - place[axis], start[axis] - first
     else:

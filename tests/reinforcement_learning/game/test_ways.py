@@ -54,10 +54,24 @@ def test_only_steps_towards_the_side_count_and_near_the_edge_the_way_is_shorter(
         place = (MIDDLE[0] + 8 * row, MIDDLE[1] + 8 * column)
         assert share_of_way(place, MIDDLE, side, TILES, CONFIG) == (8 / TILES if way == side else 0)
     row, column = STEPS[side]
-    edge = (MIDDLE[0] + row * (63 if row > 0 else 64), MIDDLE[1] + column * (63 if column > 0 else 64))
+    edge = (MIDDLE[0] + row * 64, MIDDLE[1] + column * 64)
     start = (edge[0] - 4 * row, edge[1] - 4 * column)
     assert share_of_way(edge, start, side, TILES, CONFIG) == 1
     assert share_of_way((edge[0] - 2 * row, edge[1] - 2 * column), start, side, TILES, CONFIG) == 0.5
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_way_ends_on_the_last_tile_of_a_side_that_can_be_walked_on(
+    side: str, small_world: EnvironmentSettings, maps
+) -> None:
+    world, *_ = begun(small_world, "four_ways", maps)
+    game, (row, column) = world.env.game, STEPS[side]
+    walkable = np.flatnonzero(game.realm.map.habitable_tiles.any(axis=1))
+    edge, middle = (walkable[-1] if row + column > 0 else walkable[0]), game.config.MAP_SIZE // 2
+    end = (edge, middle) if row else (middle, edge)
+    start, before = ((end[0] - steps * row, end[1] - steps * column) for steps in (4, 1))
+    assert share_of_way(end, start, side, TILES, game.config) == 1
+    assert share_of_way(before, start, side, TILES, game.config) == 0.75
 
 
 @pytest.mark.parametrize(("name", "number"), [("two_ways", 2), ("four_ways", 4)])
