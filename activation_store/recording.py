@@ -15,6 +15,9 @@ Record = Literal["activations", "standard", "everything"]
 SEEN_FIELDS = ("Market", "Task", "ActionTargets")
 """Optional fields without which the policy cannot be run again on what it saw."""
 FIELDS = (*SEEN_FIELDS, "Logits")
+PLACE = "place"
+"""In `environment`, of a policy that shared its world: its place among those that were named, if it was not the first.
+The world is that of the first one, and who plays which agents follows from the order."""
 
 _FOLDER = Path("activation_data")
 _SEED = 1
@@ -97,9 +100,10 @@ def _command(folder: Path, metadata: DumpMetadata, how: list[str]) -> list[str]:
     policy, _, steps = metadata.policy.rpartition("_")
     checkpoint = bool(policy) and steps.isdecimal() and len(steps) == _CHECKPOINT_DIGITS
     others = [str(other) for other in world.get("opponents") or ()]
-    names = [metadata.policy, *others]
+    place = world.get(PLACE, 0)
+    names = [*others[:place], metadata.policy, *others[place:]]
     if checkpoint:
-        names = [policy, *(other.removesuffix(f"_{steps}") for other in others)]
+        names = [name.removesuffix(f"_{steps}") for name in names]
     command = ["python", "extract_activations.py", "pvp" if others else "pve", "-p", ",".join(names)]
     if checkpoint:
         command += ["--checkpoint", str(int(steps))]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from activation_store.recording import PLACE
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
 from agent_zoo.agent_settings import SHOWN
@@ -235,6 +236,8 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: RecordingPlan) -> Dump
         "opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching,
         **contest.rules,
     }  # fmt: skip
+    if place := [other is entrant for other in contest.entrants].index(True):  # left out for the first, as before
+        recording[PLACE] = place
     if contest.random_actions:  # left out otherwise, so that a dump says the same as before there were any
         recording["random_actions"] = contest.random_actions
     return DumpMetadata(

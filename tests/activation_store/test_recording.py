@@ -58,6 +58,8 @@ def test_episodes_seed_folder_opponents_and_checkpoint_are_kept_where_it_can_be_
     assert "-n" not in shlex.split(command(FOLDER, metadata)), "8 are the default, and 4 are too few for probes"
     shared = replace(metadata, environment={"opponents": ["takeru_3M"]})
     assert "pvp -p start_kit_3M,takeru_3M --record standard --name standard" in command(FOLDER, shared)
+    third = replace(metadata, environment={"opponents": ["takeru_3M", "hybrid_3M", "yaofeng_3M"], "place": 2})
+    assert "pvp -p takeru_3M,hybrid_3M,start_kit_3M,yaofeng_3M --record" in command(FOLDER, third)
     checkpoint = replace(metadata, policy="start_kit_3M_0000750000")
     assert "pve -p start_kit_3M --checkpoint 750000 --record standard" in command(FOLDER, checkpoint)
     assert "give a dump of the game" in record_again(FOLDER, replace(metadata, origin="simulated"))

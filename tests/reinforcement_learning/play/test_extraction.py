@@ -13,6 +13,7 @@ import torch
 from activation_store.columns import unpack_legal
 from activation_store.layers import layer_names
 from activation_store.reader import read_dump, read_metadata
+from activation_store.recording import record_again
 from activation_store.schema import Records
 from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
@@ -266,6 +267,8 @@ def test_policies_that_share_a_world_get_dumps_of_their_own(
             agents = set(dump.agent_id[dump.episode == episode].tolist())
             assert agents == set((np.flatnonzero(seated == number) + 1).tolist())
     assert read_metadata(folders[0]).environment["opponents"] == ["untrained_takeru"]
+    again = [record_again(folder, read_metadata(folder)) for folder in folders]
+    assert all(f"pvp -p untrained_{AGENT},untrained_takeru --record" in line for line in again)  # else others' seats
     assert read_metadata(folders[1]).layers == {"action_decoder": 16}
 
 
