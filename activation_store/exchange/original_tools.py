@@ -233,6 +233,11 @@ def _lives(record: dict[str, Any]) -> bool:
 
 def _metadata(source: Path, record: dict[str, Any], form: Format, precision: Precision) -> DumpMetadata:
     """Return the metadata inferred from a dump's first record; the policy is named after the folder."""
+    if {"episode", "tick"} <= record.keys():  # only metadata say which of the layers such a record calls `activation`
+        raise UserError(
+            f"{source} is part of a dump of this toolkit, which lacks its {METADATA_FILE}: copy that too, or extract "
+            "it again"
+        )
     with _named_faults(source, 1):
         layers = {ACTION_DECODER: len(record["activation"])}
         if further := record.get("activations"):

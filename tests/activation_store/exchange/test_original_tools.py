@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
 from tests.activation_store.exchange.conftest import silent
 from tests.command import assert_refuses
-from tests.planted import planted_dump
+from tests.planted import planted_dump, write_planted
 
 KEYS = ("step", "env_id", "agent_id", "activation", "observation", "action")
 
@@ -150,6 +151,15 @@ def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any] | 
         written[5] |= change
     (tmp_path / "activations.json").write_text(as_text(written, "array"))
     assert message in refusal(tmp_path / "activations.json")
+
+
+def test_a_dump_of_this_toolkit_without_its_metadata_is_refused(tmp_path: Path) -> None:
+    """Its records call their first layer `activation`, whatever it is, and hold what an import would drop."""
+    planted = planted_dump(ticks=3)
+    cells = replace(planted.records, activations={"lstm_cell": planted.records.activations["action_decoder"]})
+    own = replace(planted, records=cells, metadata=replace(planted.metadata, layers={"lstm_cell": 16}))
+    (write_planted(tmp_path / "own", own) / "metadata.json").unlink()
+    assert "lacks its metadata.json: copy that too" in refusal(tmp_path / "own")
 
 
 @pytest.mark.parametrize(("layout", "says"), [("array", "truncated"), ("lines", "cut off")])
