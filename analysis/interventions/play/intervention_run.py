@@ -7,7 +7,7 @@ import contextlib
 import functools
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from activation_store.interventions import (
     replayed_arms,
     write_lives,
 )
-from activation_store.layers import ENCODER_OUTPUT
+from activation_store.layers import ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
 from agent_zoo.checkpoint import versions
@@ -349,8 +349,31 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         raise UserError(f"--through: {after.pop()} comes after the memory, so edits of it act through the heads alone")
     if options.through and not policy.layers:
         raise UserError(f"--through: {entrant.name} is feed-forward, so edits act through the heads alone")
+    check_reach(options.paths if options.through else (), edited, memory, entrant.name)
     reported = tuple(direction for direction in directions or () if direction.layer in edited)
     return Experiment(options, edits, drawn, when, reported, memory)
+
+
+def check_reach(paths: Sequence[str], edited: Collection[str], memory: Sequence[str], policy: str) -> None:
+    """Refuse paths along which an edit cannot act: the run would play arms that nobody has edited.
+
+    Args:
+        paths: as `RunOptions.paths`; none if all are left open.
+        edited: layers that are edited.
+        memory: layers of the policy's memory.
+
+    Raises:
+        UserError: the memory has no cells, or no edited layer is computed before the last of them.
+    """
+    if "cell" not in paths:
+        return
+    if LSTM_CELL not in memory:
+        raise UserError(f"--through cell: the memory of {policy} has no cells: its paths are heads and hidden")
+    if not set(edited) - {LSTM_HIDDEN}:
+        raise UserError(
+            f"--through cell: {LSTM_HIDDEN} is computed after the cells, so an edit of it leaves them as they are: its "
+            "paths are heads and hidden"
+        )
 
 
 def _condition(

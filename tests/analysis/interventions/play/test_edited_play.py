@@ -10,11 +10,12 @@ import torch
 import intervene
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.edit_options import GOAL
+from analysis.interventions.edits.edit_options import GOAL, PATHS
 from analysis.interventions.edits.linear_readings import distance_from
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan, When, body_condition
+from analysis.interventions.play.intervention_run import check_reach
 from analysis.interventions.play.outcomes import goals_of
 from reinforcement_learning.game.fast_game.ways import SIDES
 from reinforcement_learning.play.contest import Contest, Group
@@ -233,8 +234,10 @@ def planted(other_contest: Contest, carrier: str) -> PolicyPool:
     return other_contest.pool(len(GROUP.numbers))
 
 
-def lives_through(pool: PolicyPool, *through: str, edit: bool = True, **given: object) -> LivesTable:
-    states = (steer(unit(DRIVER, UNITS, layer="lstm_cell"), 4.0),) if edit else (Untouched("lstm_cell"),)
+def lives_through(
+    pool: PolicyPool, *through: str, edit: bool = True, layer: str = "lstm_cell", **given: object
+) -> LivesTable:
+    states = (steer(unit(DRIVER, UNITS, layer=layer), 4.0),) if edit else (Untouched(layer),)
     plan = ArmPlan("edit", 4, ONCE, states=states, through=through, **given)  # type: ignore[arg-type]
     return lives_of(pool, GROUP, plan).of_arm("edit")
 
@@ -271,6 +274,23 @@ def test_a_call_without_an_edit_leaves_every_life_as_it_was_along_any_path(
     held = lives_through(pool, *through, edit=False)
     for name, values in twin.outcomes.items():
         np.testing.assert_array_equal(held.outcomes[name], values, err_msg=name)
+
+
+def test_a_path_that_an_edit_cannot_take_is_refused_since_nobody_would_be_edited(other_contest: Contest) -> None:
+    pool = other_contest.pool(len(GROUP.numbers))
+    twin, whole = (lives_through(pool, *PATHS, edit=edit, layer="lstm_hidden") for edit in (False, True))
+    held = lives_through(pool, "cell", layer="lstm_hidden")
+    assert np.nanmax(whole.outcomes["kl_total"]) > 0
+    for name in ("south", "east", "ticks"):
+        np.testing.assert_array_equal(held.outcomes[name], twin.outcomes[name], err_msg=name)
+    lstm, gru = ("lstm_hidden", "lstm_cell"), ("lstm_hidden",)
+    message = "lstm_hidden is computed after the cells, so an edit of it leaves them as they are"
+    assert_refuses(message, check_reach, ("heads", "cell"), {"lstm_hidden"}, lstm, "kit")
+    assert_refuses("the memory of kit has no cells", check_reach, ("cell",), {"encoder_output"}, gru, "kit")
+    check_reach(("heads", "hidden"), {"lstm_hidden"}, gru, "kit")
+    check_reach(("cell",), {"lstm_hidden_1"}, ("lstm_hidden_1", "lstm_cell_1", *lstm), "kit")
+    check_reach(("cell",), {"lstm_hidden", "lstm_cell"}, lstm, "kit")
+    check_reach((), {"lstm_hidden"}, gru, "kit")
 
 
 def test_paths_that_make_no_sense_are_refused(tmp_path: Path) -> None:
