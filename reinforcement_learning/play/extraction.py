@@ -70,12 +70,15 @@ class Tally:
     def __init__(self) -> None:
         self._records: Counter[Group] = Counter()
         self._finished: Counter[Group] = Counter()
-        self._ticks: Counter[Group] = Counter()
+        self._ticks: Counter[Group] = Counter()  # of the episodes that are being played
+        self._ticks_before: Counter[Group] = Counter()  # of those that were played in turn before them
         self._written = 0
 
     def add_records(self, group: Group, count: int, written: int, tick: int = 0) -> None:
         """Count records received from a group, the last of them of a tick, and those written; others are stored."""
-        self._ticks[group] = max(self._ticks[group], tick)
+        if tick < self._ticks[group]:  # the next one of those that are played in turn has begun
+            self._ticks_before[group] += self._ticks[group]
+        self._ticks[group] = tick
         self._records[group] += count
         self._written += written
 
@@ -85,7 +88,7 @@ class Tally:
 
     def start_over(self, group: Group, dropped: int) -> None:
         """Forget a group that is played again; `dropped` of its records are no longer written."""
-        del self._records[group], self._finished[group], self._ticks[group]
+        del self._records[group], self._finished[group], self._ticks[group], self._ticks_before[group]
         self._written -= dropped
 
     def recorded(self, stored_records: int, stored_bytes: int) -> Recorded:
@@ -96,7 +99,11 @@ class Tally:
             records=self._written,
             ended_episodes=sum(len(group.numbers) for group in ended),
             ended_records=sum(self._records[group] for group in ended),
-            ticks=sum(len(group.numbers) * ticks for group, ticks in self._ticks.items() if group not in ended),
+            ticks=sum(
+                len(group.rounds[0]) * (self._ticks_before[group] + ticks)
+                for group, ticks in self._ticks.items()
+                if group not in ended
+            ),
             record_bytes=stored_bytes / stored_records if stored_records else None,
         )
 

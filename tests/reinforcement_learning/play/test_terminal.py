@@ -53,6 +53,20 @@ def test_ticks_count_until_their_group_ends() -> None:
     assert tally.recorded(0, 0).ticks == 0
 
 
+def test_episodes_in_turn_count_one_after_the_other() -> None:
+    """Not as if all had come as far as the first: then the progress of a world with 33 of them ends with that one."""
+    tally, world = Tally(), Group(1, (0, 6, 12), in_turn=True)
+    seen = []
+    for _ in world.numbers:
+        for tick in range(5):
+            tally.add_records(world, 10, 10, tick)
+            seen.append(tally.recorded(0, 0).ticks)
+        tally.finish_episode(world)
+    assert seen == [0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12]
+    tally.start_over(world, 150)
+    assert tally.recorded(0, 0).ticks == 0
+
+
 def test_ticks_are_counted_and_an_ended_group_counts_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that progress of an evaluation moves before the first group of episodes has ended."""
     reports: list[tuple[float, float | None, str]] = []
