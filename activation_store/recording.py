@@ -55,13 +55,13 @@ def record_again(folder: Path, metadata: DumpMetadata) -> str:
     if metadata.environment.get("opponents"):
         name = "standard"  # each of several dumps is named after its policy as well
     usual = RECORDINGS["standard"]
-    how = ["--record", "standard", *_options([("-n", max(len(metadata.episodes), usual.episodes), usual.episodes)])]
+    how = ["--record", "standard", *_options([("-n", max(_episodes(metadata), usual.episodes), usual.episodes)])]
     return f"record it with `{shlex.join([*_command(folder, metadata, how), '--name', name])}`"
 
 
 def command_of_dump(folder: Path, metadata: DumpMetadata) -> str:
     """Return a command that records what a dump holds, as far as its metadata say how it was recorded."""
-    how = ["-n", str(len(metadata.episodes)), "--layers", ",".join(name for name in metadata.layers if is_layer(name))]
+    how = ["-n", str(_episodes(metadata)), "--layers", ",".join(name for name in metadata.layers if is_layer(name))]
     if any(name.startswith(f"{UNTRAINED}_") for name in metadata.layers):
         how.append("--untrained-twin")
     held = ("Market" in metadata.tables, *(column in metadata.columns for column in ("task", "legal", "logits")))
@@ -71,6 +71,12 @@ def command_of_dump(folder: Path, metadata: DumpMetadata) -> str:
         how += ["--format", metadata.format]
     name = [] if folder.resolve().name == metadata.policy else ["--name", folder.resolve().name]
     return shlex.join([*_command(folder, metadata, how), *name])
+
+
+def _episodes(metadata: DumpMetadata) -> int:
+    """Return how many episodes to play so that those of a dump are among them: a sample may hold only later ones."""
+    last = max((number for of in metadata.episodes if type(number := of.get("episode")) is int), default=-1)
+    return max(len(metadata.episodes), last + 1)
 
 
 def check_recorded(folder: Path, metadata: DumpMetadata, layer: str) -> None:

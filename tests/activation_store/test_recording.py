@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activation_store.layers import LAYERS, LSTM_CELL, check_layers, check_policy_layers, layer_names, memory_names
-from activation_store.recording import check_recorded, record_again
+from activation_store.recording import check_recorded, command_of_dump, record_again
 from activation_store.schema import DumpMetadata
 from common.user_error import UserError
 from tests.command import assert_refuses
@@ -56,6 +56,8 @@ def test_episodes_seed_folder_opponents_and_checkpoint_are_kept_where_it_can_be_
     many = replace(metadata, episodes=[{"number": number} for number in range(20)], seed=5)
     assert "--record standard -n 20 --seed 5 -o 'my data' --name" in command(Path("my data/start_kit_3M"), many)
     assert "-n" not in shlex.split(command(FOLDER, metadata)), "8 are the default, and 4 are too few for probes"
+    sampled = replace(metadata, episodes=[{"episode": 13}, {"episode": 17}])
+    assert "-n 18" in command(FOLDER, sampled) and "-n 18" in command_of_dump(FOLDER, sampled)
     shared = replace(metadata, environment={"opponents": ["takeru_3M"]})
     assert "pvp -p start_kit_3M,takeru_3M --record standard --name standard" in command(FOLDER, shared)
     third = replace(metadata, environment={"opponents": ["takeru_3M", "hybrid_3M", "yaofeng_3M"], "place": 2})
