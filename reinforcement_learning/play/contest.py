@@ -5,7 +5,7 @@ import lzma
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -20,7 +20,7 @@ from common.progress_view import counted_progress
 from common.user_error import UserError, one_line
 from reinforcement_learning.game.environment import map_of_episode
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.tasks import check_tasks
+from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import Entrant, admit, load_entrants
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
@@ -46,6 +46,13 @@ class Contest:
     protocol: Protocol = "toolkit"
     """Original: all agents obey the start kit's restrictions, seats are the same in all episodes of a seed, and
     memories are never cleared, as in the published evaluations."""
+    most_ticks: int | None = None
+    """Ticks after which episodes are cut off, before the world's horizon, which tasks are about; None: not before."""
+
+    @property
+    def played(self) -> EnvironmentSettings:
+        """The world as it is played, in which episodes end where they are cut off."""
+        return replace(self.env, horizon=min(self.env.horizon, self.most_ticks or self.env.horizon))
 
     @property
     def rules(self) -> dict[str, str]:
@@ -63,7 +70,8 @@ class Contest:
 
     def pool(self, worlds: int, specs: Sequence[TaskSpec] | None = None) -> PolicyPool:
         """Build worlds to play in; `specs` as in `PolicyPool` (UserError: an entrant does not fit the world)."""
-        world = (self.entrants, self.env, self.task, self.maps, self.device)
+        specs = offered_tasks(self.task, self.env) if specs is None else specs
+        world = (self.entrants, self.played, self.task, self.maps, self.device)
         return PolicyPool(*world, worlds, specs, self.random_actions, self.protocol)
 
 

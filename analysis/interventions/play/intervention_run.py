@@ -254,7 +254,7 @@ def play(options: RunOptions, workers: Workers) -> None:
     folder = options.folder
     described = _described(experiment, contest)
     _claim(folder, described, resume=options.resume)
-    agents, horizon = contest.env.num_agents, contest.env.horizon
+    agents, horizon = contest.env.num_agents, contest.played.horizon
     for line in planned_lines(experiment.arms(), options.episodes, experiment.drawn, agents, horizon):
         print(line, flush=True)
     make_maps(contest.env, [options.seed], options.episodes)
@@ -283,7 +283,7 @@ def play(options: RunOptions, workers: Workers) -> None:
 def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple[PlayedArms, LivesTable]:
     """Play what is missing, and record what --record asks for; returns what was played, and the lives of all arms."""
     options = experiment.options
-    plan = RecordingPlan(options.episodes, None, options.seed, split(options.record), format="parquet")
+    plan = RecordingPlan(options.episodes, options.max_steps, options.seed, split(options.record), format="parquet")
     dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
     if dumps.folders:
         print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
@@ -316,8 +316,7 @@ def _contest(options: RunOptions) -> Contest:
     (entrant,) = contest.entrants
     if options.embeddings is not None and encoding_of(entrant)["encoder"] != "file":
         raise UserError(f"--task.embeddings: the policy {entrant.name} reads no file of task embeddings: leave it out")
-    horizon = min(contest.env.horizon, options.max_steps or contest.env.horizon)
-    return replace(contest, env=replace(contest.env, horizon=horizon))
+    return replace(contest, most_ticks=options.max_steps)
 
 
 def _experiment(options: RunOptions, contest: Contest) -> Experiment:

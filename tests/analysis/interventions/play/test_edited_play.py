@@ -10,14 +10,15 @@ import torch
 import intervene
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.edit_options import GOAL, PATHS
+from analysis.interventions.edits.edit_options import GOAL, PATHS, RunOptions
 from analysis.interventions.edits.linear_readings import distance_from
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan, When, body_condition
-from analysis.interventions.play.intervention_run import check_reach
+from analysis.interventions.play.intervention_run import _contest, check_reach
 from analysis.interventions.play.outcomes import goals_of
 from reinforcement_learning.game.fast_game.ways import SIDES
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import TaskSettings
@@ -213,6 +214,20 @@ def test_agents_are_edited_again_only_once_they_are_no_longer_followed(halving_p
     ticks, edited = (lives.outcomes[name][lives.edited] for name in ("ticks", "edited_ticks"))
     np.testing.assert_array_equal(edited, np.ceil(ticks / (FOLLOW + 1)))
     np.testing.assert_allclose(np.nanmean(left(lives, "cell"), axis=0), 0.5 ** np.arange(FOLLOW + 1), rtol=0.05)
+
+
+def test_episodes_that_are_cut_off_keep_the_tasks_that_the_policy_learnt(three_policies: Path, small_world) -> None:
+    """The task to survive names the horizon: at another one, the policy would be shown a task that it never saw."""
+    options = RunOptions("clear", policy="kit", policies_dir=three_policies, maps_dir=small_world.maps_dir)
+    whole, cut = (_contest(replace(options, max_steps=most)) for most in (None, FOLLOW))
+    survive = replace(cut.task, curriculum="survival")
+    pools = [replace(contest, task=survive).pool(1) for contest in (whole, cut)]
+    ensure_maps(cut.env)
+    for pool in pools:
+        pool.start(4, (0,))
+    assert pools[0].tasks == pools[1].tasks and str(small_world.horizon) in pools[1].tasks[0]
+    np.testing.assert_array_equal(*(pool.arrival.observations["Task"] for pool in pools))
+    assert [life.ticks for life in pools[1].play(4, (0,))[0].lives[0]] == [FOLLOW] * 16
 
 
 OPEN = 12.0
