@@ -6,6 +6,7 @@ from torch import nn
 
 from analysis.matrix_products import fast_products
 from analysis.probes.inputs import Columns
+from analysis.probes.ridge import standardising
 
 _HIDDEN = 128
 _BATCH = 1024
@@ -52,11 +53,14 @@ def _fit_fold(
 ) -> np.ndarray:
     """Return predictions of the records of the last of three parts: to train on, to stop by, and to predict.
 
-    Input and targets are taken to mean 0 and deviation 1 of the first; a yes-or-no target stays as it is.
+    Input and targets are taken to mean 0 and deviation 1 of the first; a yes-or-no target stays as it is. A column that
+    does not vary there counts for nothing, as in the linear probes: its weights are never trained, and gold that agents
+    have in no other world, say, would reach the output through random ones.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    own = [(values.mean(axis=0), _deviation(values)) for _, values in x.by_column(parts[0])]
+    own = [(v.mean(axis=0, dtype=np.float64), v.std(axis=0, dtype=np.float64)) for _, v in x.by_column(parts[0])]
     x_mean, x_deviation = (np.concatenate(some) for some in zip(*own, strict=True))
+    x_per_unit = standardising(x_mean, x_deviation)
     known = y[parts[0]]
     y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(known, axis=0)))
     y_deviation = np.where(yes_or_no, 1.0, _deviation(known))
@@ -67,7 +71,7 @@ def _fit_fold(
     def tensors(records: np.ndarray) -> Tensors:
         scaled = np.empty((len(records), x.width), np.float32)
         for columns, values in x.by_column(records):
-            scaled[:, columns] = (values - x_mean[columns]) / x_deviation[columns]
+            scaled[:, columns] = (values - x_mean[columns]) * x_per_unit[columns]
         targets = np.clip((y[records] - y_mean) / y_deviation, -widest, widest).astype(np.float32)
         return torch.from_numpy(scaled).to(device), torch.from_numpy(targets).to(device)
 

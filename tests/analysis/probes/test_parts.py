@@ -169,6 +169,19 @@ def test_a_network_learns_a_target_that_no_record_of_the_stopping_fold_has(rng: 
     assert np.corrcoef(predicted[fold == 0, 0], y[fold == 0, 0])[0, 1] > 0.9
 
 
+@pytest.mark.parametrize("constant", [0.0, 0.1])
+def test_a_network_makes_nothing_of_a_column_that_its_training_records_do_not_vary_in(
+    rng: np.random.Generator, constant: float
+) -> None:
+    """Such as gold that agents have in one world only: linear probes leave it out there, too."""
+    x, fold = rng.normal(size=(900, 4)).astype(np.float32), np.arange(900) % 3
+    y, none = 2 * x[:, :1], np.zeros(1, bool)
+    gold = np.where((fold == 0) & (rng.random(900) < 0.1), 300, constant).astype(np.float32)
+    without = fit_mlp(np.column_stack([x, np.full(900, constant, np.float32)]), y, fold, none, 0)
+    result = fit_mlp(np.column_stack([x, gold]), y, fold, none, 0)
+    np.testing.assert_array_equal(result[fold == 0], without[fold == 0])
+
+
 def test_scores_are_the_librarys_in_each_world_and_guessing_the_mean_scores_zero(rng: np.random.Generator) -> None:
     y = np.stack([rng.normal(size=90), rng.integers(0, 2, 90)], axis=1).astype(float)
     predicted = np.round(y + rng.normal(size=y.shape), 1)  # with ties
