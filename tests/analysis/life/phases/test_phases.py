@@ -69,6 +69,19 @@ def test_sequences_are_lives_in_order_with_noise_last() -> None:
     assert result.counts().tolist() == [[2, 1], [0, 4]]
 
 
+def test_lives_that_others_have_too_have_the_states_of_others() -> None:
+    """Numbers of each state are read by its place, also where a label occurs in other lives only."""
+    every, long = (sequences_of([[1, 1], [0, 2, 2, NOISE], [3] * 4], shortest=ticks) for ticks in (1, 3))
+    result = every.of_lives(long)
+    assert result.labels.tolist() == long.labels.tolist() == [0, 2, 3, NOISE]
+    assert result.state.tolist() == long.state.tolist() == [0, 1, 1, 3, 2, 2, 2, 2]
+    fewer = sequences_of([[0, 2, 2, 2], [3] * 4], episodes=[1, 2])
+    fewer = replace(fewer, key=long.key)
+    assert fewer.of_lives(long).state.tolist() == [0, 1, 1, 1, 2, 2, 2, 2]
+    assert len(fewer.of_lives(long).labels) == 4
+    assert every.of_lives(replace(long, key=long.key[:0])).state.shape == (0,)
+
+
 def test_each_life_weighs_equally_and_ticks_are_of_lives_that_have_them() -> None:
     output = sequences_of([[0] * 10 + [1] * 10, [1] * 200])
     result = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
