@@ -135,6 +135,8 @@ def test_cards_count_what_the_dump_holds(coded: CodedDump, described: list[dict]
     seen, label = coded.seen, coded.label
     assert sum(card["share"] for card in described) == pytest.approx(1)
     moves = seen.chose("Move.Direction")
+    gives, names = seen.chose("Give.InventoryItem") & seen.chose("Give.Target"), seen.chose("Give.InventoryItem")
+    assert 0 < gives.sum() < names.sum()  # an item that nobody is to get is not given
     dead = list(endings(seen))
     for card in described:
         own = label == card["label"]
@@ -142,6 +144,8 @@ def test_cards_count_what_the_dump_holds(coded: CodedDump, described: list[dict]
         assert act["inside"] == pytest.approx(moves[own].mean())
         assert act["elsewhere"] == pytest.approx(moves[~own].mean())
         assert act["low"] <= act["inside"] - act["elsewhere"] <= act["high"]
+        act = next(item for item in card["acts"] if item["name"] == "gives an item")
+        assert act["inside"] == pytest.approx(gives[own].mean())
         assert card["deaths"] == sum(label[record] == card["label"] for record, _ in dead)
         assert sum(count for _, count in card["causes"]) == card["deaths"]
         assert card["lives"] == len(np.unique(coded.lives.index[own])) and card["number"] == card["label"]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from activation_store.lives import places_of
 from analysis.codes.content import CodedDump
+from analysis.features.body import is_giving_item
 from analysis.features.choices import DIRECTIONS, STYLES
 from analysis.figures.style import VALUE_MAP, new_figure, style, title
 from analysis.life.events import endings
@@ -25,8 +26,7 @@ NEXT_SHOWN = 3
 _ACTS = (
     ("moves", "Move.Direction"), ("attacks", "Attack.Target"), ("uses an item", "Use.InventoryItem"),
     ("destroys an item", "Destroy.InventoryItem"), ("buys", "Buy.MarketItem"),
-    ("offers for sale", "Sell.InventoryItem"), ("gives an item", "Give.InventoryItem"),
-    ("gives gold", "GiveGold.Target"),
+    ("offers for sale", "Sell.InventoryItem"), ("gives gold", "GiveGold.Target"),
 )  # fmt: skip
 
 
@@ -139,6 +139,8 @@ def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
     heads = {head.name for head in coded.metadata.action_heads}
     seen = coded.seen
     acts = {name: seen.chose(head) for name, head in _ACTS if head in heads}
+    if {"Give.InventoryItem", "Give.Target"} <= heads:
+        acts["gives an item"] = is_giving_item(seen)
     if "Move.Direction" in heads:
         chosen = seen.option("Move.Direction")
         acts |= {f"moves {name}": chosen == number for number, name in enumerate(DIRECTIONS)}
