@@ -27,6 +27,8 @@ PENALTIES = np.logspace(-6, 1, 8)
 
 _CONSTANT = 1e-9
 """Standard deviation, relative to the magnitude, below which a column does not vary but is rounded."""
+_CONSTANT_IN_SUMS = 1e-6
+"""The same where the deviation is from sums of squares: a mean's square is subtracted, and half of the digits go."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class NormalEquations:
         self.mean, self.target_mean = moments.x / moments.count, moments.y / moments.count
         covariance = moments.xx / moments.count - np.outer(self.mean, self.mean)
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
-        self.per_unit = standardising(self.mean, deviation) * (1.0 if scale is None else scale)
+        self.per_unit = standardising(self.mean, deviation, _CONSTANT_IN_SUMS) * (1.0 if scale is None else scale)
         self.correlation = covariance * np.outer(self.per_unit, self.per_unit)
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
         self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
@@ -154,9 +156,9 @@ def groups(scales: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield scale, (scales == scale).all(axis=1)
 
 
-def standardising(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+def standardising(mean: np.ndarray, deviation: np.ndarray, constant: float = _CONSTANT) -> np.ndarray:
     """Return what columns of these means and deviations are multiplied by, (C,): 0 for those that do not vary."""
-    varies = deviation > _CONSTANT * np.maximum(np.abs(mean), 1e-30)
+    varies = deviation > constant * np.maximum(np.abs(mean), 1e-30)
     return np.divide(1, deviation, out=np.zeros_like(deviation), where=varies)
 
 

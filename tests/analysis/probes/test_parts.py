@@ -169,6 +169,19 @@ def test_a_network_learns_a_target_that_no_record_of_the_stopping_fold_has(rng: 
     assert np.corrcoef(predicted[fold == 0, 0], y[fold == 0, 0])[0, 1] > 0.9
 
 
+def test_ridge_makes_nothing_of_columns_that_only_rounding_varies_in_its_training_records(
+    rng: np.random.Generator,
+) -> None:
+    """Sums of squares of a constant are no constant times its square: the difference must not pass for a variance."""
+    fold = np.arange(30_000) % 3
+    x = np.repeat(rng.uniform(0.01, 20, (1, 100)).astype(np.float32), 30_000, axis=0)
+    x[(fold == 0) & (rng.random(30_000) < 0.1)] *= 3
+    y = rng.normal(50, 1, (30_000, 1))
+    for result in (fit_ridge(x, y, fold), fit_ridge_beside(x[:, :50], {"other": x[:, 50:]}, y, fold)["other"]):
+        here = fold == 0
+        np.testing.assert_allclose(result.predicted[here], mean_of_the_rest(y, fold)[here], rtol=1e-9)
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.1])
 def test_a_network_makes_nothing_of_a_column_that_its_training_records_do_not_vary_in(
     rng: np.random.Generator, constant: float
