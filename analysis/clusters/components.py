@@ -167,8 +167,10 @@ class ComponentReport:
     choices: tuple[EtaSquares, ...]
     explained: np.ndarray  # each component's share of the activations' variance, (K,)
     r: np.ndarray  # Pearson's r, (K, F); NaN if a feature never changes
-    r2: np.ndarray  # cross-validated by life, of all K components together, and the ends of its interval, (3, F)
+    r2: np.ndarray  # cross-validated by unit, of all K components together, and the ends of its interval, (3, F)
     lives: int
+    unit: str  # what a fit leaves out whole and intervals resample, "life" or "episode"
+    units: int
     blindness: Blindness  # how much of what the K components tell the listed features cover
 
     def to_json(self) -> dict[str, Any]:
@@ -180,16 +182,20 @@ class ComponentReport:
             **dict(zip(("r2", "r2_low", "r2_high"), plain(self.r2), strict=True)),
             "choices": plain(self.choices),
             "lives": self.lives,
+            "unit": self.unit,
+            "units": self.units,
             "blindness": plain(self.blindness),
         }
 
     def as_text(self) -> str:
         """Return the report as plain text, best predicted features first."""
         width = max((len(self.features[i]) for i in self.own), default=0)
+        units = {"life": "lives", "episode": "episodes"}[self.unit]
         lines = [
             f"Principal components: {len(self.explained)} explain {self.explained.sum():.1%} of the variance.",
-            f"R2 of all of them together, least squares, cross-validated over {self.lives} whole lives (0 is no better",
-            "than the mean) with its interval by a bootstrap over lives, and the components with largest Pearson r.",
+            f"R2 of all of them together, least squares, cross-validated over {self.units} whole {units} (0 is no",
+            f"better than the mean) with its interval by a bootstrap over {units}, and the components with largest "
+            "Pearson r.",
         ]
         for i in self.own[np.argsort(-np.nan_to_num(self.r2[0, self.own], nan=-np.inf), kind="stable")]:
             value, low, high = (f"{format_number(number, sign=True):>5}" for number in self.r2[:, i])
@@ -219,12 +225,13 @@ def report_components(
     components: Components, scores: np.ndarray, data: Dataset, blindness: Blindness, settings: Inference
 ) -> ComponentReport:
     """Compare the scores of the first components, (B, K), with the features of the same records."""
-    _, unit = resampled_units(data.lives.index, data.records.episode)
+    name, unit = resampled_units(data.lives.index, data.records.episode)
     return ComponentReport(
         features=tuple(feature.name for feature in data.features), own=data.own,
         choices=eta_squares(scores, data.codes, data.lives, data.records.tick, data.records.episode, settings),
         explained=components.explained[: scores.shape[1]], r=pearson_r(scores, data.values),
-        r2=pca_feature_r2(scores, data.values, unit, settings), lives=len(data.lives), blindness=blindness,
+        r2=pca_feature_r2(scores, data.values, unit, settings), lives=len(data.lives), unit=name,
+        units=int(unit.max()) + 1, blindness=blindness,
     )  # fmt: skip
 
 

@@ -442,7 +442,7 @@ def pca_feature_correlations(report: ComponentReport, heading: str) -> Figure:
         for place, value in enumerate(r2.tolist()):
             beside = max(0.0, float(np.nan_to_num(value))) + 0.02
             bars.text(beside, place, format_number(value), va="center", fontsize=7.5)
-        bars.set(xlim=(0, 1.18), xticks=[0, 0.5, 1], xlabel="R2, cross-validated by life\n(below 0: no bar)")
+        bars.set(xlim=(0, 1.18), xticks=[0, 0.5, 1], xlabel=f"R2, cross-validated by {report.unit}\n(below 0: no bar)")
         bars.axvline(0, color="black", linewidth=0.8)
         bars.tick_params(axis="y", labelleft=False)
         figure.colorbar(image, ax=cells, label="Pearson's r", fraction=0.03, pad=0.01, aspect=25)

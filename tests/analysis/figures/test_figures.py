@@ -187,6 +187,17 @@ def component_report() -> tuple[ComponentReport, np.ndarray, Dataset]:
     return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores, data
 
 
+def test_components_say_whether_lives_or_episodes_were_left_out_and_resampled() -> None:
+    report, scores, data = component_report()
+    assert len(np.unique(data.records.episode)) < 4 and report.lives == report.units > 4
+    assert f"cross-validated over {report.units} whole lives" in report.as_text()
+    split = dataclasses.replace(data, records=dataclasses.replace(data.records, episode=data.lives.index % 4))
+    settings = Inference(bootstraps=99)
+    report = report_components(principal_components(data.activations), scores, split, NOT_MEASURED, settings)
+    assert "cross-validated over 4 whole episodes" in report.as_text() and "bootstrap over episodes" in report.as_text()
+    assert any("cross-validated by episode" in text for text in texts(pca_feature_correlations(report, HEADING)))
+
+
 def test_pca_feature_correlations_and_profiles() -> None:
     report, *_ = component_report()
     written = texts(pca_feature_correlations(report, HEADING))
@@ -200,7 +211,7 @@ def test_pca_feature_correlations_and_profiles() -> None:
     rng = np.random.default_rng(0)
     report = ComponentReport(
         FEATURE_NAMES, np.arange(14), (), np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)),
-        np.full((3, 14), np.nan), 1, NOT_MEASURED,
+        np.full((3, 14), np.nan), 1, "life", 1, NOT_MEASURED,
     )  # fmt: skip
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
