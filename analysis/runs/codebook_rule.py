@@ -82,11 +82,15 @@ def read_codebook(finished: FinishedFiles) -> CodebookRule:
 
 
 def read_names(run: Path) -> dict[int, str]:
-    """Return the names of a run's codes; codes without a name are left out.
+    """Return the names of a run's codes, shortened to `LONGEST_NAME`; codes without a name are left out.
 
     Raises:
         UserError: labels.yaml is too large, is no YAML, or holds something other than `NUMBER: name`.
     """
+    return {number: name[:LONGEST_NAME] for number, name in _whole_names(run).items()}
+
+
+def _whole_names(run: Path) -> dict[int, str]:
     path = run / NAMES_FILE
     if not path.exists():
         return {}
@@ -106,7 +110,7 @@ def read_names(run: Path) -> dict[int, str]:
         if type(number) is not int or not isinstance(name, str | None):
             raise UserError(f"{path} must hold lines `NUMBER: name`, with the name in quotes if it is a number")
         if name and name.strip():
-            names[number] = " ".join(name.split())[:LONGEST_NAME]
+            names[number] = " ".join(name.split())
     return names
 
 
@@ -114,7 +118,7 @@ def keep_names(run: Path, labels: Sequence[int]) -> Path:
     """Write labels.yaml with a line for each code, keeping the names that it has."""
     import yaml
 
-    names = read_names(run)
+    names = _whole_names(run)
     lines = [yaml.safe_dump({label: names.get(label, "")}, allow_unicode=True, width=1000) for label in labels]
     write_text(run / NAMES_FILE, _HEAD + "".join(lines))
     return run / NAMES_FILE

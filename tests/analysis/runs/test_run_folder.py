@@ -21,7 +21,7 @@ from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run, read_run
-from analysis.runs.codebook_rule import NAMES_FILE, keep_names, read_names
+from analysis.runs.codebook_rule import LONGEST_NAME, NAMES_FILE, keep_names, read_names
 from analysis.runs.finished_files import open_finished
 from analysis.runs.propagated_labels import (
     CarryingRule,
@@ -219,6 +219,10 @@ def test_names_are_kept_and_what_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / NAMES_FILE).write_text("0: eats\n2: 'isst <<'\n")
     keep_names(tmp_path, [0, 1, 2])
     assert read_names(tmp_path) == {0: "eats", 2: "isst <<"}
+    long = "goes to the water that it saw last, drinks, and comes back to where it was before"
+    (tmp_path / NAMES_FILE).write_text(f"1: {long!r}\n")
+    keep_names(tmp_path, [0, 1, 2])  # what somebody wrote stays whole, though no more of it is shown
+    assert read_names(tmp_path) == {1: long[:LONGEST_NAME]} and long in (tmp_path / NAMES_FILE).read_text()
     for text, part in (
         ("0: {<<: {a: b}}", "nothing is merged"), ("2001-01-01: a", "neither text nor a number"),
         ("0: 2001-01-01", "NUMBER: name"), ("[" * 2000, "nested deeper"),
