@@ -143,12 +143,14 @@ def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstra
     chance_exits = ticks * (length - ticks) / length  # (L, K), exact for records in random order
     low, high = _ratio_interval(ticks, exits, sequences, bootstrap)
     mean = _ratio(ticks.sum(axis=0), exits.sum(axis=0))
+    with np.errstate(divide="ignore"):
+        memoryless = np.maximum(stats.geom.median(1 / mean), 1.0)  # SciPy says 0 where every visit lasts one tick
     return Dwelling(
         visits=np.bincount(visit_table.state, minlength=states),
         censored=np.bincount(visit_table.state[~visit_table.left], minlength=states), ticks=ticks.sum(axis=0),
         mean=mean, low=low, high=high, chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
         median=np.array([_median(visit_table, state) for state in range(states)]),
-        memoryless=stats.geom.median(1 / mean),
+        memoryless=memoryless,
     )  # fmt: skip
 
 

@@ -186,6 +186,12 @@ def test_visits_are_cut_at_lives_and_at_missing_ticks() -> None:
     assert result.begun.tolist() == [True, True, True, False] and result.stretch.tolist() == [1, 1, 2, 3]
 
 
+def test_a_visit_lasts_at_least_a_tick_also_if_leaving_had_no_memory() -> None:
+    output = sequences_of([[0, 1, 1, 1, 0, 1, 1, 0, 1]] * 3)
+    result = dwelling(output, visits(output), BOOTSTRAP)
+    assert result.mean.tolist() == [1, 3] and result.memoryless.tolist() == [1, 2]
+
+
 def test_mean_dwell_times_are_right_and_chance_is_what_shuffling_gives(
     chains: LabelSequences,
 ) -> None:
