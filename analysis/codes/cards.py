@@ -32,7 +32,10 @@ _ACTS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A share or mean of a code's records against all others, with the 95% interval of the difference."""
+    """A share or mean of a code's records against all others, with the 95% interval of the difference.
+
+    What is elsewhere is NaN where no record has another code.
+    """
 
     name: str
     inside: float
@@ -175,7 +178,8 @@ def _differences(
     for label in coded.labels:
         inside = coded.label == label
         own, count = sums(np.where(inside, values, 0)), sums(np.where(inside, every, 0))
-        mean, rest = own.sum() / count.sum(), (total - own).sum() / max((records - count).sum(), 1)
+        others = (records - count).sum()  # none if all records have one code
+        mean, rest = own.sum() / count.sum(), (total - own).sum() / others if others else np.nan
         with np.errstate(invalid="ignore", divide="ignore"):
             elsewhere = (weights @ (total - own)) / (weights @ (records - count))
             resampled = (weights @ own) / (weights @ count) - elsewhere
@@ -219,7 +223,7 @@ def _card_text(card: Card, names: dict[int, str]) -> str:
         f"actions: {_acts_text(card.acts)}",
         f"then: {_followers_text(card, names)}",
         f"deaths: {deaths}",
-        f"where: {card.place.inside:.0f} {card.place.name}, elsewhere {card.place.elsewhere:.0f}"
+        f"where: {card.place.inside:.0f} {card.place.name}, elsewhere {_tiles(card.place.elsewhere)}"
         f"{_between(card.place.low, card.place.high, 'difference ')}",
     ]
     return "\n".join([heading, "", *(f"- {line}" for line in lines), ""])
@@ -248,6 +252,10 @@ def _followers_text(card: Card, names: dict[int, str]) -> str:
 
 def _ticks(value: float) -> str:
     return "n/a" if math.isnan(value) else f"{value:.1f}"
+
+
+def _tiles(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.0f}"
 
 
 def _between(low: float, high: float, what: str = "") -> str:

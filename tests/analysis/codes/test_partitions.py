@@ -1,6 +1,8 @@
 """Codes and other ways to divide states and to draw them, beside scikit-learn and plain counts."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from activation_store.directions import Source
 from analysis.clusters.summary import CodeUse
+from analysis.codes.cards import _differences
 from analysis.codes.fit import TICKS_APART, _Spacing, fit_codebook
 from analysis.codes.leaderboard import found_again, group_axes
 from analysis.codes.options import FitSettings
@@ -30,6 +33,7 @@ from analysis.codes.run import codes_in_plane, method_of
 from analysis.dynamics.neighbours import STEPS
 from analysis.lives import Lives
 from analysis.runs.codebook_rule import CodebookRule
+from analysis.statistics.resampling import Bootstrap
 from analysis.statistics.stability import gaussian_surrogate
 from tests.planted_lives import make_lives
 
@@ -276,3 +280,11 @@ def test_the_method_fits_other_records_anew() -> None:
     assert plane.shape == (1000, 2)
     assert adjusted_rand_score(truth[:1000], method.cluster(plane)) > 0.95
     assert codes_in_plane(np.zeros((9, 2), np.float32), 4, 2).tolist() == [0] * 9
+
+
+def test_a_code_that_every_record_has_is_compared_with_nothing() -> None:
+    """Nobody is elsewhere, so nobody is 0 tiles from the middle there."""
+    lives, values = whole_lives(), np.arange(float(LIVES * TICKS))
+    coded: Any = SimpleNamespace(lives=lives, labels=[0], label=np.zeros(len(values), np.int64))
+    (own,) = _differences(coded, values, np.ones((9, LIVES)), Bootstrap()).values()
+    np.testing.assert_array_equal(own, (values.mean(), np.nan, np.nan, np.nan))
