@@ -153,7 +153,7 @@ def _independent(z: np.ndarray, components: int, seed: int) -> Fit:
     with warnings.catch_warnings():
         # What has not converged shows as low stability, which is reported.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(reduced)
+        model.fit(reduced - reduced.mean(axis=0))  # of resampled lives, the mean is not 0
     read_outs = model.components_ @ first_read_outs
     return z @ read_outs.T, np.linalg.pinv(model.components_).T @ first_patterns, read_outs
 

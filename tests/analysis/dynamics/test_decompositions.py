@@ -67,6 +67,15 @@ def test_independent_components_are_the_planted_sources(planted) -> None:
     assert (np.diff(result.explained) <= 0).all()
 
 
+def test_refits_find_independent_components_whatever_the_mean_of_the_lives_drawn() -> None:
+    """Few lives that differ: those drawn have another mean than all of them, which is no part of a component."""
+    rng, lives = np.random.default_rng(0), make_lives([100] * 8)
+    sources = rng.laplace(size=(len(lives.index), 6)) + 0.5 * rng.standard_normal((len(lives), 6))[lives.index]
+    states = sources @ rng.standard_normal((6, 20)) + 0.01 * rng.standard_normal((len(sources), 20))
+    result = decompose("ica", Scale.of(states).z(states), 6, 0, resampled_lives(lives.index, 10, 0))
+    assert result.stability.min() > 0.97, result.stability
+
+
 def test_principal_components_are_those_of_linear_algebra(planted) -> None:
     z = Scale.of(planted[0]).z(planted[0])
     result = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
