@@ -57,7 +57,8 @@ class Meanings:
     p: np.ndarray  # of the best behaviour, (F,); NaN where too few lives carry information
     q: np.ndarray  # corrected for all features, (F,)
     described: np.ndarray
-    """Whether q is up to 5%, the correlation is not weak, and its sign is that of the training episodes, (F,) bool."""
+    """Whether q is up to 5%, neither correlation is weak, and both have the sign of the training episodes, as does what
+    is tested, the sum within lives, (F,) bool."""
     density: np.ndarray  # share of the test records in which each feature is active, (F,)
     by_age: np.ndarray  # the same for each part of a life, (F, AGE_BINS)
     strongest: np.ndarray  # the largest strength, (F,)
@@ -77,10 +78,12 @@ def meanings(
     strengths, behaviours = test
     correlation, given_time = (correlations(strengths, values) for values in (behaviours.values, behaviours.rest))
     feature = np.arange(len(best))
-    p = shift_test(strengths, behaviours.rest, best, behaviours, seed)
+    p, within_lives = shift_test(strengths, behaviours.rest, best, behaviours, seed)
     q = false_discovery(p)
-    sizes = np.minimum(np.abs(given_time[feature, best]), np.abs(correlation[feature, best]))
-    same_sign = np.sign(given_time[feature, best]) == np.sign(chosen[feature, best])
+    both = np.stack([correlation[feature, best], given_time[feature, best]])  # (2, F)
+    sizes, sign = np.abs(both).min(axis=0), np.sign(chosen[feature, best])
+    # What is higher late in lives, or in some lives, may go the other way at one age, or within each life.
+    same_sign = (np.sign([*both, within_lives]) == sign).all(axis=0)
     active = strengths.copy()
     active.data = (active.data > 0).astype(np.float64)
     count, inside = strengths.shape[0], np.asarray(active.sum(axis=0)).ravel()
@@ -99,8 +102,8 @@ def meanings(
 def shift_test(
     strengths: sparse.csr_array, rest: np.ndarray, best: np.ndarray, behaviours: Behaviours, seed: int,
     permutations: int = PERMUTATIONS,
-) -> np.ndarray:  # fmt: skip
-    """Return the p-value of each feature with its behaviour, (F,), two-sided.
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the p-value of each feature with its behaviour, two-sided, and the statistic that is tested, (F,) each.
 
     The statistic is a t-statistic with lives as units: the sum over lives of strength times the behaviour's deviation
     from its mean in the life, over the root of the sum of squares.
@@ -126,16 +129,16 @@ def shift_test(
         total = np.bincount(cell_feature, sums, strengths.shape[1])
         squares = np.bincount(cell_feature, sums**2, strengths.shape[1])
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(squares > _TINY, np.abs(total) / np.sqrt(squares), 0.0), sums
+            return np.where(squares > _TINY, total / np.sqrt(squares), 0.0), sums
 
     observed, sums = statistic(np.zeros(len(lives), np.int64))
     informative = np.bincount(cell_feature, np.abs(sums) > _TINY, strengths.shape[1])
     random = np.random.default_rng(seed)
     reached = np.zeros(strengths.shape[1])
     for _ in range(permutations):
-        reached += statistic(random.integers(lives.lengths))[0] >= observed - _TINY
+        reached += np.abs(statistic(random.integers(lives.lengths))[0]) >= np.abs(observed) - _TINY
     p = (reached + 1) / (permutations + 1)
-    return np.where(informative >= FEWEST_LIVES, p, np.nan)
+    return np.where(informative >= FEWEST_LIVES, p, np.nan), observed
 
 
 def correlations(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
@@ -188,6 +191,8 @@ def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]
             reason = "varies in too few of the lives in which the feature is active"
         elif min(abs(r), abs(given)) < WEAKEST:
             reason = f"has a correlation below {WEAKEST:g}"
+        elif q <= LEVEL:
+            reason = "goes the other way at the same tick and age, within lives or in the training episodes"
         return f"{when} It goes with none of the {len(behaviours)} behaviours: the best, {behaviour.name}, {reason}."
     how = "strongly" if abs(r) >= _STRONG else "moderately" if abs(r) >= _MODERATE else "weakly"
     return (

@@ -235,11 +235,34 @@ def test_planted_features_are_described_and_noise_and_age_are_not() -> None:
     assert title(measured, NEVER, features) == "never active in the test episodes" and np.isnan(measured.p[NEVER])
 
 
+@pytest.mark.parametrize("shared", ["age", "life"])
+def test_what_goes_the_other_way_once_age_or_life_is_the_same_is_not_described(shared: str) -> None:
+    """Feature and behaviour both rise with age, or differ between lives, and go against each other beyond that."""
+    random = np.random.default_rng(0)
+    lives, tick = make_lives([LENGTH] * LIVES), np.tile(np.arange(LENGTH), LIVES)
+    of_life = np.linspace(-3, 3, LIVES)[lives.index]
+    places = {"env_id": lives.index, "agent_id": lives.index, "episode": lives.index % 4, "tick": tick}
+    states = SparseStates(np.zeros((len(tick), 1), np.float32), places, lives)
+    both = 0.06 * tick if shared == "age" else of_life
+    own, noise = random.standard_normal((2, len(tick)))
+    values = (both + own)[:, None]
+    rest = (values - both[:, None] if shared == "age" else values) / values.std()
+    behaviours = Behaviours(states, values.astype(np.float32), rest.astype(np.float32), age_of(tick, lives))
+    for sign in (1, -1):
+        strengths = sparse.csr_array(np.maximum(1.5 * both + sign * 0.7 * own + noise + 3, 0)[:, None])
+        measured = meanings((strengths, behaviours), (strengths, behaviours), 0)
+        assert measured.correlation[0, 0] > 0.3 and measured.q[0] < 0.01
+        assert (measured.given_time[0, 0] > 0.1) == (sign > 0 or shared == "life")
+        assert measured.described[0] == (sign > 0)
+        words = description(measured, 0, features_named(["self_food"]))
+        assert ("goes the other way at the same tick and age" in words) == (sign < 0)
+
+
 def test_noise_has_uniform_p_values_and_density_is_that_of_lives() -> None:
     strengths, behaviours = behaving(2)
     noise = [number for number in range(NOISE, NOISES + 4) if number != NEVER]
     best = np.zeros(strengths.shape[1], np.int64)
-    p = shift_test(strengths, behaviours.rest, best, behaviours, 0, permutations=199)[noise]
+    p = shift_test(strengths, behaviours.rest, best, behaviours, 0, permutations=199)[0][noise]
     assert 0.3 < np.median(p) < 0.7 and (p < 0.05).mean() < 0.2
     result = meanings(behaving(0), (strengths, behaviours), 0)
     dense = strengths.toarray()
