@@ -26,7 +26,7 @@ class Agreement:
     lag: int
     share: float  # of pairs with the same sign
     significant: float  # the same among pairs whose correlation has q < 0.05; NaN if there are none
-    pairs: int
+    pairs: int  # pairs whose correlation has q < 0.05, in behaviours with Jacobians
     shuffled_behaviours: float  # mean share if behaviours are dealt to states at random, for the Jacobians only
     shuffled_components: float  # mean share if the components of the Jacobian are renamed at random: about one half
     p: float  # one-sided, share against renamed components
@@ -60,7 +60,7 @@ def sign_agreement(
     for number in range(count):
         for lag in range(1, lags):
             here, own = r[number, lag], means[number, lag]
-            sure = apart & (q[number, lag] < LEVEL)
+            sure = apart & (q[number, lag] < LEVEL) & np.isfinite(own)  # of no behaviour without a Jacobian
             share = _same_sign(here, own, apart)
             others = np.array([_same_sign(here, own[np.ix_(order, order)], apart) for order in renamed])
             agreements.append(

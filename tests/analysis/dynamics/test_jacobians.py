@@ -135,7 +135,9 @@ def test_signs_agree_where_components_move_each_other() -> None:
     assert all(row.share == 0 and row.p > 0.9 for row in again)
     assert np.isnan(mean_jacobians(jacobians, label, 3)[2]).all()
     three = (np.concatenate([array, array[:1]]) for array in (r, q))
-    assert np.isnan(sign_agreement(*three, jacobians, label, 0)[2].p), "nothing is known of a behaviour without states"
+    unknown = sign_agreement(*three, jacobians, label, 0)[2]
+    assert np.isnan([unknown.p, unknown.significant]).all(), "nothing is known of a behaviour without states"
+    assert unknown.pairs == 0, "so it has no part in the mean over behaviours"
 
 
 def test_ticks_are_counted_within_lives_and_left_out_everywhere() -> None:
