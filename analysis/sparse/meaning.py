@@ -144,6 +144,7 @@ def shift_test(
 def correlations(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     """Return the correlations of strengths, (B, F), and values, (B, N): (F, N); 0 where one does not vary."""
     count = len(values)
+    strengths = strengths.astype(np.float64)  # scipy adds up a column in its own precision
     centred = values.astype(np.float64) - values.mean(axis=0, dtype=np.float64)
     mean = np.asarray(strengths.sum(axis=0)).ravel() / count
     squares = np.asarray(strengths.multiply(strengths).sum(axis=0)).ravel() / count

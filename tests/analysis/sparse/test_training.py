@@ -13,7 +13,7 @@ from agent_zoo.sparse_codes import SparseCoder
 from analysis.features.registry import features_named
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.fitting import baseline, claim
-from analysis.sparse.meaning import TOP, description, meanings, shift_test, title, top_records
+from analysis.sparse.meaning import TOP, correlations, description, meanings, shift_test, title, top_records
 from analysis.sparse.outputs import matched, stability
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.states import Behaviours, SparseStates, split_episodes
@@ -256,6 +256,14 @@ def test_what_goes_the_other_way_once_age_or_life_is_the_same_is_not_described(s
         assert measured.described[0] == (sign > 0)
         words = description(measured, 0, features_named(["self_food"]))
         assert ("goes the other way at the same tick and age" in words) == (sign < 0)
+
+
+def test_correlations_of_many_records_hold_where_a_feature_is_always_active_and_hardly_varies() -> None:
+    random = np.random.default_rng(0)
+    value, noise = random.standard_normal((2, 400_000))
+    strength = (10 + 0.1 * (value + noise)).astype(np.float32)[:, None]
+    result = correlations(sparse.csr_array(strength), value[:, None])
+    np.testing.assert_allclose(result[0, 0], np.corrcoef(strength[:, 0].astype(np.float64), value)[0, 1], atol=1e-6)
 
 
 def test_noise_has_uniform_p_values_and_density_is_that_of_lives() -> None:
