@@ -305,20 +305,24 @@ def read_samples(
     keys, index = number_lives(read_identity(dump))
     lengths = np.bincount(index)
     lead = settings.window - 1
-    possible = lengths >= lead + ticks
+    # Simulated lives go on from a memory that their dump does not hold, so that windows begin after a tick of them.
+    earliest = 1 if metadata.origin == "simulated" and state_layers(policy) else 0
+    possible = lengths >= earliest + lead + ticks
     if among is not None:
         possible &= (keys[:, None, :] == among[None]).all(axis=2).any(axis=1)
     if starts is not None:
+        late = {key: [start for start in those if start >= earliest + lead] for key, those in starts.items()}
+        starts = {key: those for key, those in late.items() if those}
         possible &= np.array([tuple(key) in starts for key in keys.tolist()], dtype=bool)
     random = np.random.default_rng([settings.seed, 1])
     chosen = random.permutation(np.flatnonzero(possible))[: settings.samples]
     if len(chosen) < settings.samples:
-        raise UserError(_too_few(settings, len(chosen), labelled=among is not None))
+        raise UserError(_too_few(settings, len(chosen), earliest + lead, labelled=among is not None))
     first = {}
     for life in chosen:
         key = tuple(keys[life].tolist())
         if starts is None:
-            first[key] = int(random.integers(0, lengths[life] - lead - ticks + 1))
+            first[key] = int(random.integers(earliest, lengths[life] - lead - ticks + 1))
         else:
             first[key] = int(random.choice(starts[key])) - lead
     records = read_dump(
@@ -336,9 +340,9 @@ def read_samples(
     return samples
 
 
-def _too_few(settings: SaliencySettings, lives: int, labelled: bool) -> str:
-    """Say which lives are too few for --samples, and what to do."""
-    dump, ticks, lead, before = settings.dump, settings.ticks, settings.window - 1, settings.before
+def _too_few(settings: SaliencySettings, lives: int, lead: int, labelled: bool) -> str:
+    """Say which lives are too few for --samples, and what to do; so many ticks of a life must come before a sample."""
+    dump, ticks, before = settings.dump, settings.ticks, settings.before
     where = "that --clusters labels " if labelled else ""
     if settings.event:
         return (

@@ -10,7 +10,7 @@ leaves all else, what the dictionary misses included, as it was.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +61,8 @@ class RecordedPolicy:
     policy: RecurrentPolicy
     info: CheckpointInfo
     prefix: str = ""  # of the names of its layers in the dump: none, or that of the untrained network
+    # born: whether lives begin with an empty memory; simulated ones go on from a memory that their dump does not hold
+    born: bool = True
 
 
 def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, layer: str) -> RecordedPolicy:
@@ -91,7 +93,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
         check_shows_everything(folder, info.layout)
     except UserError as error:
         raise UserError(f"{error}; {without}") from None
-    return RecordedPolicy(policy, info)
+    return RecordedPolicy(policy, info, born=metadata.origin == "game")
 
 
 def load_untrained(folder: Path, metadata: DumpMetadata, recorded: RecordedPolicy) -> RecordedPolicy | None:
@@ -103,7 +105,8 @@ def load_untrained(folder: Path, metadata: DumpMetadata, recorded: RecordedPolic
     """
     if metadata.seed is None or recorded.policy.layers != 1:
         return None
-    untrained = RecordedPolicy(build_untrained(recorded.info, metadata.seed), recorded.info, f"{UNTRAINED}_")
+    twin = build_untrained(recorded.info, metadata.seed)
+    untrained = replace(recorded, policy=twin, prefix=f"{UNTRAINED}_")
     layers = [untrained.prefix + state for state in STATES[untrained.policy.cell]]
     if not all(layer in metadata.layers for layer in layers):
         return None
@@ -208,9 +211,9 @@ def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, 
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])
     lives = lives_of(records)
     previous = previous_tick(records, lives)
-    # A record without a previous one is the first of its life, which begins with an empty memory.
     known = previous >= 0
-    known[lives.order[lives.starts]] = True
+    if recorded.born:  # the first record of a life has no previous one: it begins with an empty memory
+        known[lives.order[lives.starts]] = True
     candidates = np.flatnonzero(known)
     chosen = np.sort(np.random.default_rng([seed, episode]).permutation(candidates)[:most])
     before = previous[chosen]

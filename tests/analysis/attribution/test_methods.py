@@ -11,7 +11,9 @@ import torch
 
 import agent_zoo
 from activation_store.directions import Direction, Directions, Source
-from activation_store.reader import read_metadata
+from activation_store.lives import number_lives
+from activation_store.reader import read_identity, read_metadata
+from activation_store.schema import LIFE_KEY, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.network_parts.layers import own_rows
@@ -103,6 +105,27 @@ def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) ->
     np.testing.assert_allclose(result.detach().numpy(), value, **CLOSE)
     alone = windows.last(policy)
     np.testing.assert_allclose(play(policy, alone, alone.observation, Target()).numpy(), value, **CLOSE)
+
+
+def test_no_window_begins_with_a_simulated_life_whose_memory_is_not_in_the_dump(recorded: RecordedPolicy) -> None:
+    """Lives of the game begin with an empty memory; simulated ones go on from one."""
+    policy, _ = load_checkpoint(recorded.checkpoint)
+    metadata = read_metadata(recorded.dump)
+    longest = int(np.bincount(number_lives(read_identity(recorded.dump))[1]).max())
+    settings = SaliencySettings(recorded.dump, samples=1, ticks=longest - 2, lags=1)
+
+    def memory_is_there(of: DumpMetadata, starts: dict[tuple[int, ...], list[int]] | None = None) -> set[bool]:
+        every = [read_samples(replace(settings, seed=s), of, policy, lambda _: None, starts=starts) for s in range(9)]
+        return {sample.lead == settings.window for (sample,) in every}
+
+    simulated = replace(metadata, origin="simulated", world_model_sha256="0" * 64)
+    assert memory_is_there(metadata) == {True, False} and memory_is_there(simulated) == {True}
+    (sample,) = read_samples(settings, metadata, policy, lambda _: None)
+    life = tuple(int(getattr(sample.records, name)[0]) for name in LIFE_KEY)
+    assert memory_is_there(metadata, {life: [1]}) == {False} and memory_is_there(simulated, {life: [1, 2]}) == {True}
+    settings = replace(settings, ticks=longest - 1)
+    assert memory_is_there(metadata) == {False}
+    assert_refuses(f"has 0 lives of {longest + 1} ticks", read_samples, settings, simulated, policy, lambda _: None)
 
 
 def test_integrated_gradients_are_complete_and_smoothed_ones_are_gradients(

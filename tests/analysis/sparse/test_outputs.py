@@ -23,6 +23,7 @@ from analysis.sparse.splicing import (
     attribute,
     load_recorded_policy,
     load_untrained,
+    read_ticks,
     reconstructions,
     splice,
 )
@@ -83,6 +84,16 @@ def test_policies_that_were_not_recorded_are_refused_and_the_untrained_is_splice
         assert load_untrained(features_dump.dump, other, policy) is None
     less = {name: units for name, units in metadata.layers.items() if name != "untrained_lstm_hidden"}
     assert load_untrained(features_dump.dump, replace(metadata, layers=less), policy) is None
+
+
+def test_first_ticks_of_simulated_lives_are_not_computed_from_an_empty_memory(features_dump: RecordedFeatures) -> None:
+    metadata = read_metadata(features_dump.dump)
+    simulated = replace(metadata, origin="simulated", world_model_sha256="0" * 64)
+    for of, empty in ((metadata, True), (simulated, False)):
+        policy = load_recorded_policy(features_dump.dump, of, features_dump.policies, "lstm_cell")
+        ticks = read_ticks(features_dump.dump, policy, 0, 10**6, 0)
+        is_empty = (ticks.before.cell[-1] == 0).all(dim=1).numpy()
+        assert is_empty.sum() == (len(np.unique(ticks.life)) if empty else 0)
 
 
 def test_matching_pursuit_of_components_takes_the_largest_scores_and_keeps_to_its_number_of_atoms() -> None:
