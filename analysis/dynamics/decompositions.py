@@ -99,7 +99,7 @@ def decompose(
     linear = z @ read_outs.T  # (B, K)
     agreements = []
     for number, records in enumerate(resamples):
-        again = _fit(kind, z[records], components, seed + 1 + number)[1]
+        again = _fit(kind, z[records], components, (seed + 1 + number) % 2**32)[1]
         agreements.append(matched(patterns, again))
         progress((number + 1) / len(resamples))
     stability = np.mean(agreements, axis=0) if agreements else np.full(components, np.nan)

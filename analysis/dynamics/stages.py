@@ -208,7 +208,7 @@ def _plane(
     def embedded(of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         plane, again = (
             tsne_embedding(of[records].astype(np.float32), min(_PERPLEXITY, (len(records) - 1) / 3), seed)
-            for records, seed in ((chosen, settings.seed), (chosen[both], settings.seed + 1))
+            for records, seed in ((chosen, settings.seed), (chosen[both], (settings.seed + 1) % 2**32))
         )
         return plane, np.array(plane_agreement(plane[both], again))
 

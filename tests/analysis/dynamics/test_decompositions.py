@@ -17,7 +17,7 @@ from analysis.dynamics.behaviours import (
     space_of,
     trajectories,
 )
-from analysis.dynamics.decompositions import Scale, above_gaussians, decompose, matched
+from analysis.dynamics.decompositions import Kind, Scale, above_gaussians, decompose, matched
 from analysis.dynamics.neighbours import (
     cluster_agreement,
     explained_by,
@@ -101,6 +101,12 @@ def test_non_negative_components_are_the_planted_parts() -> None:
     result = decompose("nmf", activity @ patterns, SOURCES, 0, resamples(RECORDS))
     np.testing.assert_allclose(matched(result.patterns, patterns), 1, atol=0.02)
     assert result.total > 0.97 and result.stability.min() > 0.95
+
+
+@pytest.mark.parametrize("kind", ["pca", "ica", "nmf"])
+def test_the_largest_seed_has_refits_too(kind: Kind, planted) -> None:
+    z = Scale.of(planted[0][:300]).z(planted[0][:300])
+    assert np.isfinite(decompose(kind, z, SOURCES, 2**32 - 1, resamples(300)).stability).all()
 
 
 def test_bootstraps_draw_whole_lives_and_matching_ignores_order_and_sign() -> None:
