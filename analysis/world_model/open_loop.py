@@ -50,7 +50,7 @@ from analysis.world_model.scene import (
     shift,
     vital_columns,
 )
-from analysis.world_model.windows import CONTEXT, Windows, as_windows
+from analysis.world_model.windows import CONTEXT, FIRST_END, Windows, as_windows
 from common.user_error import UserError
 
 POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
@@ -151,7 +151,7 @@ class Errors:
     model: Differences
     rivals: dict[str, Differences]  # by name of `RIVALS`
     # ended: probability that the life had ended before this tick, and whether it had, (E, 2); of all lives that were
-    # alive a tick before
+    # alive a tick before, from `FIRST_END` on
     ended: np.ndarray
     # confidence: probability of the most probable material of a tile, and whether it was right, by tenths of the
     # probability: number of tiles, sum of probabilities, number right, (10, 3)
@@ -185,7 +185,8 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
         prediction = network.decode(state, scene, action, decided=True)
         end = prediction.end.sigmoid().unflatten(0, (-1, COURSES)).mean(dim=1)
-        ended = torch.stack([end, (~there).float()], dim=1).numpy()
+        asked = len(left) if tick >= FIRST_END else 0
+        ended = torch.stack([end, windows.ends[left, tick - 1]], dim=1)[:asked].numpy()
         (seen,) = there.nonzero(as_tuple=True)
         chosen = _courses_of(seen)
         left, copied, ruled, ruled_memory = left[seen], copied.take(seen), ruled.take(seen), ruled_memory.take(seen)

@@ -31,7 +31,7 @@ from analysis.world_model.model import (
 from analysis.world_model.network import Prediction, Sizes, WorldNetwork, WorldState, drawn, spread_levels
 from analysis.world_model.policy_interface import Surroundings, imagined_view
 from analysis.world_model.scene import KINDS, Rows, Scene, SoftScene, displacement
-from analysis.world_model.windows import CONTEXT, Windows
+from analysis.world_model.windows import CONTEXT, FIRST_END, Windows
 
 
 @dataclass(frozen=True)
@@ -282,12 +282,15 @@ def _follow(
             logits = prior.index_copy(0, shown, posterior)
         # From the prior for all: the posterior exists only where the life goes on, and would give that away.
         foreseen = WorldState(hidden, drawn(prior, dice.latent[left, tick - CONTEXT + 1]))
-        outcome = network.outcome(foreseen, scene.take(going))
-        ticks.add(_outcome_costs(model, *outcome, windows.reward[left, tick - 1], (~there).float()))
-        state = WorldState(hidden, drawn(logits, dice.latent[left, tick - CONTEXT + 1]))
-        prediction = network.decode(state, scene.take(going), action)
+        outcome, over = network.outcome(foreseen, scene.take(going)), windows.ends[left, tick - 1]
+        costs = _outcome_costs(model, *outcome, windows.reward[left, tick - 1], over)
+        ticks.add({"reward": costs["reward"][there | (over > 0)]})  # those that go on are in the next window
+        if tick >= FIRST_END:
+            ticks.add({"end": costs["end"]})
         if not len(seen):
             return
+        state = WorldState(hidden, drawn(logits, dice.latent[left, tick - CONTEXT + 1]))
+        prediction = network.decode(state, scene.take(going), action)
         prediction = prediction.take(seen)
         left, state, scene = left[seen], state.take(seen), prediction.scene
         memory = remember(model, scene, windows.around.take(left), memory.take(going[seen]))

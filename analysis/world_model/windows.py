@@ -35,6 +35,10 @@ from common.user_error import UserError
 
 CONTEXT = 3
 """Ticks that the model sees before it predicts."""
+FIRST_END = CONTEXT + 1
+"""First tick of a window in which it is asked whether the life has ended. In the one before, which a window predicts
+first, none ever has: of a life that ends there, the window before asks, in the tick after its last record. It asks of
+those that go on, too. Otherwise an end would be known by how many ticks ago the context was."""
 
 _TEST_SHARE = 4
 """One of so many maps is tested on."""
@@ -104,9 +108,12 @@ class Windows:
         )  # fmt: skip
 
     def going(self, left: torch.Tensor, tick: int) -> torch.Tensor:
-        """Return the places in `left`, (W,) int64, of windows that have this tick, or end in death just before."""
+        """Return the places in `left`, (W,) int64, of windows that have this tick, or end in death just before.
+
+        In the tick after the longest windows, these too: whether the life goes on is known of them as well.
+        """
         there = self.lengths[left] > tick
-        over = (self.lengths[left] == tick) & (self.ends[left, tick - 1] > 0)
+        over = (self.lengths[left] == tick) & ((self.ends[left, tick - 1] > 0) | (tick == self.ticks))
         return (there | over).nonzero(as_tuple=True)[0]
 
     def memory(self, tick: int, chosen: torch.Tensor | None = None) -> MemoryState:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from analysis.world_model.findings import value_saliency
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start, read_out
 from analysis.world_model.model import HEADS, WorldModel, load_model, save_model
+from analysis.world_model.network import Prediction
+from analysis.world_model.open_loop import open_loop
 from analysis.world_model.options import WorldSettings
 from analysis.world_model.simulation import TICKS, searched, value
 from analysis.world_model.training import Metrics, Training, schedule
@@ -203,29 +206,75 @@ def test_maps_are_divided_and_dumps_that_do_not_fit_are_refused(recorded) -> Non
 
 def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeypatch) -> None:
     """The posterior sees only ticks that lives reach: read from it, an end would be known by its absence."""
-    model = recorded.model()
-    # Without deaths just after the predicted tick, whose cost follows from a state that has read the posterior.
-    batch = next(item for item in recorded.windows(2, horizon=1) if not item.ends[:, CONTEXT].any())
-    posterior = model.network.posterior_logits
+    model, (batch, *_) = recorded.model(), recorded.windows(2, horizon=1)
+    posterior, outcome = model.network.posterior_logits, model.network.outcome
 
-    def costs(latent: int) -> Mapping[str, float]:
-        """Unroll with a posterior that is sure of one class; the first is that of the last given tick, and stays."""
-        calls = []
+    def costs(latent: int) -> tuple[Mapping[str, float], list[torch.Tensor]]:
+        """Unroll with a posterior that is sure of one class; the first is that of the last given tick, and stays.
+
+        Returns costs, and what was said of the reward and the end of each tick.
+        """
+        calls, said = [], list[torch.Tensor]()
 
         def sure(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
             calls.append(len(hidden))
             result = posterior(hidden, embedded)
             return result if len(calls) == 1 else torch.full_like(result, -99).index_fill(2, torch.tensor([latent]), 0)
 
-        monkeypatch.setattr(model.network, "posterior_logits", sure)
-        result = unroll(model, batch, torch.Generator().manual_seed(0)).costs
-        assert len(calls) == 2
-        return result
+        def heard(*of: Any) -> tuple[torch.Tensor, torch.Tensor]:
+            said.append(torch.stack(outcome(*of)))
+            return outcome(*of)
 
-    plain, changed = costs(0), costs(1)
-    for name in ("end", "reward"):
-        assert changed[name] == pytest.approx(plain[name], rel=1e-6)
+        monkeypatch.setattr(model.network, "posterior_logits", sure)
+        monkeypatch.setattr(model.network, "outcome", heard)
+        result = unroll(model, batch, torch.Generator().manual_seed(0)).costs
+        assert len(calls) == len(said) == 2
+        return result, said
+
+    (plain, said), (changed, again) = costs(0), costs(1)
+    torch.testing.assert_close(again[0], said[0])
+    assert not torch.allclose(again[1], said[1]), "what follows from the tick may hang on what it showed"
     assert changed["legal"] != pytest.approx(plain["legal"], rel=1e-6)
+
+
+def test_no_end_is_known_by_how_long_ago_the_context_was(recorded) -> None:
+    """At each distance, lives end as often as they do, so a model that knows nothing else does not foresee them."""
+    model, ended, wanted = recorded.model(), [], []
+    told = model.network.decode
+    for windows in recorded.windows(batch=64):
+        ticks = iter(range(CONTEXT, windows.ticks + 1))
+
+        def decode(*of: Any, ticks: Iterator[int] = ticks, **how: Any) -> Prediction:
+            result = told(*of, **how)
+            return replace(result, end=torch.full_like(result.end, float(next(ticks))))
+
+        model.network.decode = decode  # type: ignore[method-assign]
+        ended += [errors.ended for errors in open_loop(model, windows, 0)]
+        for length, over in zip(windows.lengths.tolist(), windows.ends, strict=True):
+            asked = range(CONTEXT + 1, length + (length == windows.ticks or over[length - 1] > 0))
+            wanted += [(tick, float(over[tick - 1])) for tick in asked]
+    probability, over = np.concatenate(ended).T
+    tick = np.log(probability.astype(np.float64) / (1 - probability.astype(np.float64))).round()
+    assert sorted(zip(tick.tolist(), over.tolist(), strict=True)) == sorted(wanted)
+    assert set(tick) == set(range(CONTEXT + 1, CONTEXT + HORIZON + 1)) and over.any()
+    assert all(over[tick == late].mean() < 0.5 for late in set(tick))
+
+
+def test_ends_cost_at_all_distances_alike(recorded, batches) -> None:
+    """In the tick after a window, a life that goes on costs as much as one that ends there, where neither is likely."""
+    model, windows = recorded.model(), batches[0]
+    full = windows.lengths == windows.ticks
+    assert full.any() and not windows.ends[full, -1].all()
+    costs = {}
+    for ends in (0.0, 1.0):
+        every = torch.where(full.unsqueeze(1), torch.zeros_like(windows.ends), windows.ends)
+        every[full, -1] = ends
+        costs[ends] = unroll(model, replace(windows, ends=every), torch.Generator().manual_seed(0)).costs["end"]
+    ended = int((full | (windows.ends.sum(dim=1) > 0)).sum())
+    asked = int((windows.lengths - CONTEXT - 1).sum()) + ended
+    logit = -3.0
+    wanted = float(full.sum()) * logit / asked  # one that ends costs its logit less
+    assert costs[0.0] - costs[1.0] == pytest.approx(wanted, rel=0.1)
 
 
 def test_all_parts_are_predicted_and_none_reaches_the_policys_weights(recorded) -> None:
