@@ -114,7 +114,7 @@ def find_behaviours(tracks: Tracks, space: Space, count: int, bootstraps: int, s
     floor = cluster_floor(points, count, lives, resamples, seed)
     everywhere = np.full(len(tracks), NOISE, np.int64)
     everywhere[records] = labels
-    return Behaviours(everywhere, explained_by(labels, points), agreement, floor, kept)
+    return Behaviours(everywhere, explained_by(labels, trajectory), agreement, floor, kept)
 
 
 @dataclass(frozen=True)

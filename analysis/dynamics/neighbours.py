@@ -65,11 +65,19 @@ def ward_labels(points: np.ndarray, clusters: int, neighbours: int = NEIGHBOURS)
 
 
 def explained_by(labels: np.ndarray, points: np.ndarray) -> float:
-    """Return the share of the points' variance that lies between clusters."""
-    count = np.bincount(labels)
-    means = np.stack([np.bincount(labels, column) / np.maximum(count, 1) for column in points.T], axis=1)
-    between = (count[:, None] * (means - points.mean(axis=0)) ** 2).sum()
-    return float(between / ((points - points.mean(axis=0)) ** 2).sum())
+    """Return the share of the points' variance that lies between clusters.
+
+    Args:
+        points: (B, dimensions), with all dimensions of which something is to be said: principal components in which
+            clusters were found hold less of the variance, and a larger share of that lies between clusters.
+    """
+    count, between, total = np.bincount(labels), 0.0, 0.0
+    for column in points.T:
+        sums = np.bincount(labels, column)
+        mean = sums.sum() / len(column)
+        between += float((count * (sums / np.maximum(count, 1) - mean) ** 2).sum())
+        total += float(((column - mean) ** 2).sum())
+    return between / total
 
 
 def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:

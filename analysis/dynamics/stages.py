@@ -84,7 +84,7 @@ class StudiedStates:
     outlier_agreement: float  # rank correlation of these distances with those to neighbours of half of the lives
     outlier_floor: float  # the same number of a Gaussian surrogate of the states
     label: np.ndarray  # Ward cluster of each record, (B,)
-    explained: float  # share of the variance that lies between clusters
+    explained: float  # share of the variance of all z-scores that lies between clusters
     agreement: np.ndarray  # adjusted Rand index with the clusters of each bootstrap of lives, (R,)
     agreement_floor: np.ndarray  # the same numbers of a Gaussian surrogate of the states, (R,)
     differences: Differences
@@ -127,7 +127,7 @@ def study_states(
     plane = _plane(points, data, settings, parts, step)
     return StudiedStates(
         data, scale, decompositions, associations, near["distance"], outliers(near["distance"]),
-        float(near["outlier_agreement"]), float(near["outlier_floor"]), label, explained_by(label, points),
+        float(near["outlier_agreement"]), float(near["outlier_floor"]), label, explained_by(label, z),
         near["agreement"], near["floor"], differences, plane["points"], plane["records"],
         float(plane["trustworthiness"]), float(plane["agreement"]), float(plane["floor"]),
     )  # fmt: skip

@@ -250,6 +250,21 @@ def test_layers_weigh_the_same_however_many_units_they_have(truth: np.ndarray, u
     assert ((result.kept > 0.5) & (result.kept <= 1 + 1e-9)).all()
 
 
+def test_behaviours_hold_a_share_of_all_variance_not_of_that_in_principal_components(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    tracks = tracks_of(
+        np.empty((240, 0)), np.empty((240, 0)), [80, 160], activations={AGENT: rng.normal(size=(240, 40))}
+    )
+    monkeypatch.setattr("analysis.dynamics.behaviours.DIMENSIONS", 8)
+    space = space_of(tracks, [AGENT], {})
+    result = find_behaviours(tracks, space, 6, 2, 0)
+    records, trajectory = trajectories(tracks, points_in(space, tracks.records.activations))
+    label, whole = result.label[records], ((trajectory - trajectory.mean(axis=0)) ** 2).sum()
+    means = np.stack([trajectory[label == one].mean(axis=0) for one in label])
+    assert result.explained == pytest.approx(1 - ((trajectory - means) ** 2).sum() / whole)
+    assert result.explained < result.kept[0] < 0.5
+
+
 def test_one_layer_alone_is_not_rescaled_and_one_that_never_moves_is_refused(two_layers: Tracks) -> None:
     space = space_of(two_layers, [AGENT], {})
     own = two_layers.records.activations[AGENT]
