@@ -72,7 +72,8 @@ class HeldOut:
                 f"{dump} holds lives of {metadata.policy}, but the model holds the policy {origin.policy} with hash "
                 f"{origin.policy_sha256[:12]}: give a dump of that policy with --dump"
             )
-        model.network.rules = Rules.of_game(float(metadata.environment.get("food_regrowth", 1)))
+        world = metadata.environment
+        model.network.rules = Rules.of_game(float(world.get("food_regrowth", 1)), world.get("spawn_immunity"))
         digest = sha256(dump / METADATA_FILE)
         if digest == origin.dump_sha256:
             return HeldOut(model, origin, dump)

@@ -162,7 +162,7 @@ def imagine(
         scene, seen = shown(scene, tick) if shown else (scene, scene)
         if not soft:
             seen = model.weighed(seen)
-        view = imagined_view(seen, model.stats.kind_means, start.around, model.layout, decided=not soft)
+        view = imagined_view(seen, model.stats.kind_means, start.around, model.layout, not soft, network.rules)
         made = edits if until is None or tick < until else None
         if made:
             memory = made.begin(memory, tick, seen.own)

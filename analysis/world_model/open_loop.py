@@ -201,7 +201,9 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         copied = _shifted(copied, moved, network.shape.side)
         body = network.vitals if network.sees_body else []
         ruled = rules.next_scene(ruled, moved, body, network.position)
-        shown = partial(imagined_view, kind_means=model.stats.kind_means, layout=model.layout, decided=True)
+        shown = partial(
+            imagined_view, kind_means=model.stats.kind_means, layout=model.layout, decided=True, rules=rules
+        )  # fmt: skip
         seen_by_rules = shown(model.drifted(ruled), around=windows.around.take(left))
         ruled_memory = soft_tick(model.policy, seen_by_rules.observation, ruled_memory)[1]
         expected = model.weighed(scene)

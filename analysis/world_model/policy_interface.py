@@ -37,8 +37,9 @@ class ImaginedView:
 
 
 def imagined_view(
-    scene: SoftScene, kind_means: torch.Tensor, around: Surroundings, layout: ObservationLayout, decided: bool = False
-) -> ImaginedView:
+    scene: SoftScene, kind_means: torch.Tensor, around: Surroundings, layout: ObservationLayout, decided: bool = False,
+    rules: Rules | None = None,
+) -> ImaginedView:  # fmt: skip
     """Show scenes to the policy.
 
     A scene says of an entity where it stands, its kind, its health and whether it can be attacked; its other columns
@@ -49,7 +50,9 @@ def imagined_view(
         decided: whether the likeliest entities, as many as are expected in all, are there for sure and no others, with
             the gradients of the probabilities. What may stand anywhere is otherwise spread over more tiles than the
             policy is shown. Moves are as legal as the ground makes them, and who is in reach can be attacked.
+        rules: of the world, for what is decided; the game's own where None.
     """
+    rules = rules or Rules.of_game()
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
     kind, cell = place // view, place % view
@@ -68,11 +71,11 @@ def imagined_view(
     attackable = torch.minimum(scene.target.gather(1, cell), presence)
     if decided:
         there = torch.arange(presence.shape[1]) < scene.kinds.sum(dim=(1, 2)).round().unsqueeze(1)
-        near = there & _in_reach(kind, offsets, scene.own[:, column["time_alive"]])
+        near = there & _in_reach(kind, offsets, scene.own[:, column["time_alive"]], rules)
         presence, attackable = (
             soft + (sure.float() - soft.detach()) for soft, sure in ((presence, there), (attackable, near))
         )
-        walkable = Rules.of_game().walkable(scene)[:, WAYS]
+        walkable = rules.walkable(scene)[:, WAYS]
         legal["Move.Direction"] = torch.cat([walkable, legal["Move.Direction"][:, len(WAYS) :]], dim=1)
     nobody = (1 - attackable).prod(dim=1, keepdim=True)  # the game permits no peace where there is a target
     legal["Attack.Target"] = torch.cat([torch.zeros(agents, 1), attackable, nobody], dim=1)
@@ -89,9 +92,8 @@ def imagined_view(
     return ImaginedView(observation, kind, cell)
 
 
-def _in_reach(kind: torch.Tensor, offsets: torch.Tensor, time_alive: torch.Tensor) -> torch.Tensor:
+def _in_reach(kind: torch.Tensor, offsets: torch.Tensor, time_alive: torch.Tensor, rules: Rules) -> torch.Tensor:
     """Return whether others can be attacked, (B, R), by kind and offsets, (B, R, 2). Players are of one age."""
-    rules = Rules.of_game()
     young = (time_alive * ENTITY_SCALES["time_alive"]).round() < rules.immunity
     return (offsets.abs().amax(dim=2) <= rules.reach) & ~((kind == KINDS.index("player")) & young.unsqueeze(1))
 

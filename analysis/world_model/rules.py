@@ -57,11 +57,12 @@ class Rules:
 
     @staticmethod
     @functools.cache
-    def of_game(food_regrowth: float = 1) -> "Rules":
+    def of_game(food_regrowth: float = 1, immunity: int | None = None) -> "Rules":
         """Return the rules of the installed game, as its configuration and its materials give them.
 
         Args:
             food_regrowth: how many times as fast as usual foliage comes back in a world.
+            immunity: ticks of their lives in which players cannot be attacked there; the game's own where None.
         """
         from nmmo.core.config import Combat, Profession, Resource
         from nmmo.lib import material
@@ -82,7 +83,7 @@ class Rules:
             (material.Fish.index, material.Fish.deplete.index),
             {kind.deplete.index: (kind.index, probability) for kind, probability in respawn.items()},
             tuple(sorted(kind.index for kind in material.Impassible)), Combat.COMBAT_RANGE_REACH,
-            Combat.COMBAT_SPAWN_IMMUNITY,
+            Combat.COMBAT_SPAWN_IMMUNITY if immunity is None else immunity,
         )  # fmt: skip
 
     def next_scene(

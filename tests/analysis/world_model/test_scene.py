@@ -17,6 +17,7 @@ from agent_zoo.soft_path import softened
 from analysis.features.choices import STEPS
 from analysis.world_model import network
 from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.network import spread_levels
 from analysis.world_model.policy_interface import (
     Surroundings,
@@ -109,8 +110,12 @@ def test_the_policy_reads_back_what_was_seen(real, layout) -> None:
         assert places == known
 
 
-@pytest.mark.parametrize(("age", "spared"), [(20, False), (19, True)])
-def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(real, layout, age: int, spared: bool) -> None:
+@pytest.mark.parametrize(
+    ("age", "immunity", "spared"), [(20, None, False), (19, None, True), (19, 0, False), (20, 21, True)]
+)
+def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(
+    real, layout, age: int, immunity: int | None, spared: bool
+) -> None:
     """Two are expected. Of the two likeliest one is in reach; a third, which is too, is not there."""
     scene = scene_of(real, layout).soft(layout.materials).take(torch.zeros(1, dtype=torch.int64))
     kinds, target, middle = torch.zeros_like(scene.kinds), torch.zeros_like(scene.target), layout.tiles // 2
@@ -122,7 +127,8 @@ def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(real, layo
     own[0, own_columns(layout).index("time_alive")] = age / ENTITY_SCALES["time_alive"]
     around = Surroundings(real.market, real.task).take(torch.zeros(1, dtype=torch.int64))
     given = (replace(scene, kinds=kinds, target=target, own=own), means(layout), around, layout)
-    view, soft = (imagined_view(*given, decided=decided) for decided in (True, False))
+    rules = None if immunity is None else Rules.of_game(immunity=immunity)
+    view, soft = (imagined_view(*given, decided=decided, rules=rules) for decided in (True, False))
     assert view.cell[0, :3].tolist() == places
     assert view.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 1, 1, 0, 0])
     assert soft.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 0.9, 0.8, 0.4, 0])
@@ -276,6 +282,23 @@ def test_food_comes_back_as_fast_as_in_the_world_of_the_dump(recorded, tmp_path:
     assert model.network.rules.respawn[SCRUB][1] == pytest.approx(0.1)
 
 
+def test_players_are_spared_as_long_as_in_the_world_of_the_dump(recorded, tmp_path: Path) -> None:
+    shutil.copytree(recorded.dump, tmp_path / "dump")
+    model, windows, attacked = recorded.model(), recorded.windows(batch=64)[0], {}
+    for immunity in (0, 2000):
+        environment = {**recorded.metadata.environment, "spawn_immunity": immunity}
+        (tmp_path / "dump" / METADATA_FILE).write_text(
+            json.dumps(replace(recorded.metadata, environment=environment).to_json())
+        )
+        HeldOut.of(model, recorded.origin(), tmp_path / "dump")
+        with torch.no_grad():
+            start = informed_start(model, windows, None)
+            (tick,) = imagine(model, start, 1, torch.Generator().manual_seed(0))
+        of_players = tick.view.observation.legal["Attack.Target"][:, 1:-1][tick.view.kind == KINDS.index("player")]
+        attacked[immunity] = int((of_players > 0.5).sum())
+    assert attacked[0] > attacked[2000] == 0
+
+
 def test_nobody_walks_on_water_stone_or_beyond_the_map_or_stands_there(rules: Rules) -> None:
     walls = {MIDDLE: WATER, MIDDLE - SIDE: STONE, MIDDLE + SIDE: ORE, MIDDLE - 1: VOID, MIDDLE + 1: WATER}
     walled = scene((1, 1, 1), walls)
@@ -323,7 +346,8 @@ def test_real_lives_follow_the_rules(rules: Rules, recorded) -> None:
         walked += int(moved.count_nonzero())
         scenes = windows.scene
         alone = scenes.kinds.sum(dim=1) == 1  # tiles with others of one kind
-        reach = _in_reach(scenes.kinds.argmax(dim=1), offsets.expand(len(scenes), -1, -1), scenes.own[:, time_alive])
+        around = offsets.expand(len(scenes), -1, -1)
+        reach = _in_reach(scenes.kinds.argmax(dim=1), around, scenes.own[:, time_alive], rules)
         assert torch.equal(reach[alone], scenes.target[alone] > 0), "the game's own mask"
         attacked += int(reach[alone].sum())
         spared += int((~reach[alone]).sum())
