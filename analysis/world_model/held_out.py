@@ -73,7 +73,9 @@ class HeldOut:
                 f"{origin.policy_sha256[:12]}: give a dump of that policy with --dump"
             )
         world = metadata.environment
-        model.network.rules = Rules.of_game(float(world.get("food_regrowth", 1)), world.get("spawn_immunity"))
+        # Of ages that the policy does not see, all are 0 in what is simulated: nobody would ever be old enough.
+        spared = 0 if "time_alive" in model.policy.mask.withheld else world.get("spawn_immunity")
+        model.network.rules = Rules.of_game(float(world.get("food_regrowth", 1)), spared)
         digest = sha256(dump / METADATA_FILE)
         if digest == origin.dump_sha256:
             return HeldOut(model, origin, dump)

@@ -13,6 +13,7 @@ from torch.nn import functional
 from activation_store.schema import METADATA_FILE
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from agent_zoo.observation import PackedObservation, legal_options, pack
+from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.soft_path import softened
 from analysis.features.choices import STEPS
 from analysis.world_model import network
@@ -282,7 +283,7 @@ def test_food_comes_back_as_fast_as_in_the_world_of_the_dump(recorded, tmp_path:
     assert model.network.rules.respawn[SCRUB][1] == pytest.approx(0.1)
 
 
-def test_players_are_spared_as_long_as_in_the_world_of_the_dump(recorded, tmp_path: Path) -> None:
+def test_players_are_spared_as_long_as_in_the_world_of_the_dump(recorded, monkeypatch, tmp_path: Path) -> None:
     shutil.copytree(recorded.dump, tmp_path / "dump")
     model, windows, attacked = recorded.model(), recorded.windows(batch=64)[0], {}
     for immunity in (0, 2000):
@@ -297,6 +298,10 @@ def test_players_are_spared_as_long_as_in_the_world_of_the_dump(recorded, tmp_pa
         of_players = tick.view.observation.legal["Attack.Target"][:, 1:-1][tick.view.kind == KINDS.index("player")]
         attacked[immunity] = int((of_players > 0.5).sum())
     assert attacked[0] > attacked[2000] == 0
+    # A policy that sees no ages: all are 0, and nobody would ever be old enough.
+    monkeypatch.setattr(model.policy, "mask", ObservationMask.of({"mask_intrinsics": "strict"}))
+    HeldOut.of(model, recorded.origin(), tmp_path / "dump")
+    assert model.network.rules.immunity == 0
 
 
 def test_nobody_walks_on_water_stone_or_beyond_the_map_or_stands_there(rules: Rules) -> None:
