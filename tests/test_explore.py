@@ -17,15 +17,17 @@ from scipy import stats
 
 from activation_store.reader import read_metadata
 from activation_store.schema import TILE_COLUMNS
-from analysis.explorer.content import Explored
+from analysis.explorer.base import cluster_base
+from analysis.explorer.content import Explored, explored
 from analysis.explorer.page.page import explorer_page
 from analysis.explorer.views import view_tables
 from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour
-from analysis.life.events import action_words
+from analysis.life.events import DIED, action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
+from analysis.runs.cluster_run import read_run
 from analysis.runs.propagated_labels import read_selection
 from analysis.runs.run_folder import RUN_FILE
 from analysis.statistics.circular_shift import circular_shift_test, shift_test_given_time
@@ -33,7 +35,7 @@ from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_intervals import cohens_d, moments
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.analysis.explorer.conftest import READY, content_of
+from tests.analysis.explorer.conftest import READY, content_of, quiet
 from tests.browser import nearest, opened, said_of_damage, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here, run_well
 from tests.planted_run import rewrite
@@ -759,6 +761,28 @@ def test_lives_beyond_the_limit_are_left_out_and_the_page_says_so(analysed: Anal
     assert np.array_equal(fewer.values, content.values[places])
     kept = {tuple(key[:2]) for key in keys(fewer)}
     assert len(fewer.rows) == sum(tuple(key[:2]) in kept for key in keys(content))
+
+
+def test_a_killer_of_whose_life_the_run_kept_no_record_is_known(analysed: Analysed, content: Explored) -> None:
+    """A run that keeps few records has none of some short lives, and a killer's may be one of them."""
+    events, records = content.timeline.events, content.seen.records
+    struck = next(i for i, cause in enumerate(events.detail) if cause.startswith("struck by agent "))
+    killer, at = int(events.detail[struck].split()[-1]), events.record[struck]
+    run, labels, states = cluster_base(read_run(analysed.run, None), quiet)
+    places = run.clusters.places
+    kept = (places["agent_id"] != killer) | (places["episode"] != records.episode[at])
+    clusters = replace(
+        run.clusters, places={name: values[kept] for name, values in places.items()}, label=run.clusters.label[kept]
+    )
+    base = replace(run, clusters=clusters, embedding=run.embedding[kept]), replace(labels, run=clusters), states[kept]
+    fewer = explored(base, 400_000, quiet)
+    assert fewer.whole and len(fewer.timeline.lives) == len(fewer.lives) == len(content.lives) - 1
+    shown = fewer.seen.records
+    victim = (shown.agent_id == records.agent_id[at]) & (shown.episode == records.episode[at])
+    (dies,) = np.flatnonzero(victim & (shown.tick == records.tick[at]))
+    own = (fewer.timeline.events.record == dies) & (fewer.timeline.events.kind == DIED)
+    assert [fewer.timeline.events.detail[i] for i in np.flatnonzero(own)] == [events.detail[struck]]
+    assert not explored(base, len(content.seen) - 1, quiet).whole, "without the rest of the dump, it is not said"
 
 
 def keys(content: Explored) -> list[list[int]]:

@@ -153,6 +153,7 @@ class Explored:
     features: tuple[Feature, ...]  # columns of `values`
     values: np.ndarray  # of the points, (N, F) float64
     lives_of_run: int  # number of lives in the run; more than L if some are left out
+    whole: bool  # whether all lives of the dump were read, those without points too, so that killers are known
     simulated: tuple[Simulated, ...] = ()  # lives that world models simulated, which go on from these ticks
 
     @cached_property
@@ -201,11 +202,6 @@ class Explored:
         for i, feature in enumerate(self.features):
             groups.setdefault(feature.choice, []).append(i)
         return {choice: places for choice, places in groups.items() if places}
-
-    @property
-    def whole(self) -> bool:
-        """Whether all lives of the run are included."""
-        return len(self.lives) == self.lives_of_run
 
     @cached_property
     def shifts(self) -> np.ndarray:
@@ -259,12 +255,16 @@ def explored(
     if not len(chosen):
         raise UserError(f"--max-ticks {most_ticks} is less than one life of {run.dump}: increase it")
     columns = [*own_truth_columns(metadata), *(name for name in (DONE, KILLS) if name in metadata.columns)]
+    whole = sum(ticks.values()) <= most_ticks
     with step(f"reading {run.dump.name}") as report:
         read = read_dump(
-            run.dump, layers=[], columns=columns, leave_out=["tables"], lives=chosen.tolist(), progress=report
-        )
+            run.dump, layers=[], columns=columns, leave_out=["tables"], lives=None if whole else chosen.tolist(),
+            progress=report,
+        )  # fmt: skip
     with step("extracting events"):
         timeline = timeline_of(read, metadata)
+        if whole:  # a run has no record of some short lives, and in one of them an agent may have killed another
+            timeline = timeline.of(chosen)
     records = timeline.records
     place = places_among(run.clusters.places, places_of(records))
     rows = np.flatnonzero(place >= 0)
@@ -284,7 +284,7 @@ def explored(
         tick_labels = labels_of_ticks(labels, run.dump, seen, parts, report)
     return Explored(
         run, seen, timeline, rows, place[rows], labels, tick_labels, states[rows], features, values,
-        len(lives_of_run), tuple(parts),
+        len(lives_of_run), whole, tuple(parts),
     )  # fmt: skip
 
 

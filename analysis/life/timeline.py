@@ -53,6 +53,20 @@ class Timeline:
             raise ValueError(f"there is no life {tuple(key)}")
         return int(rows[0])
 
+    def of(self, lives: np.ndarray) -> "Timeline":
+        """Return the timeline of some lives, each a slot, an agent and an episode, (L, 3)."""
+        wanted = set(map(tuple, lives.tolist()))
+        first = life_keys(places_of(self.records))[self.lives.order[self.lives.starts]]  # of each life
+        own = np.repeat([tuple(life) in wanted for life in first.tolist()], self.lives.lengths)
+        records, place = self.records.take(np.flatnonzero(own)), np.cumsum(own) - 1
+        events = self.events.take(own[self.events.record])
+        return Timeline(
+            records,
+            lives_of(records),
+            {name: column[own] for name, column in self.columns.items()},
+            LifeEvents(place[events.record], events.kind, events.detail),
+        )
+
     def life(self, number: int) -> "Timeline":
         """Return the timeline of one life, from 0 to len(lives) - 1."""
         start = int(self.lives.starts[number])
