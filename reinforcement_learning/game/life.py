@@ -105,8 +105,11 @@ def deeds(game: nmmo.Env, agents: Sequence[int]) -> dict[int, tuple[int, dict[st
     return counted
 
 
-def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
+def life_statistics(lives: Sequence[Life], fog: bool = False) -> dict[str, float]:
     """Summarise the lives that ended, with equal weight per life.
+
+    Args:
+        fog: whether the world has fog, of which agents can die.
 
     Returns:
         Nothing if no life ended, otherwise
@@ -120,14 +123,15 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
         - `lives/died`: share that died, rather than being alive when their episode ended;
         - `lives/level`, `lives/gold`, `lives/players_killed`, `lives/noops_permitted`: means per life (see `Life`);
         - `events/<KIND>`: mean count per life; kinds have the game's names;
-        - if any died, `death/<cause>`: share of deaths; these sum to 1. `death/fog` is there only if any died of it.
+        - if any died, `death/<cause>`: share of deaths; these sum to 1. `death/fog` is there in worlds with fog,
+          also where it is 0: who averages over updates passes over those that do not report it.
     """
     if not lives:
         return {}
     ticks = np.array([life.ticks for life in lives])  # (L,)
     lower, median, upper = np.quantile(ticks, (0.25, 0.5, 0.75))
     causes = Counter(life.cause_of_death for life in lives if life.died)
-    kinds = (*CAUSES_OF_DEATH, *([FOG] if FOG in causes else []))
+    kinds = (*CAUSES_OF_DEATH, *([FOG] if fog or FOG in causes else []))
     events: Counter[str] = Counter()
     for life in lives:
         events.update(life.events)

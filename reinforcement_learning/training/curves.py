@@ -3,7 +3,7 @@
 import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,7 @@ _GREY = "#c4c4c4"
 _THIN, _FAINT = 0.8, 0.4
 _LETTERS_IN_TITLE = 150
 _CAUSES = ("starved", "dehydrated", "starved_and_dehydrated", "killed_by_player", "killed_by_npc")
+_FOG = "fog"  # in worlds that have it
 _PHASES = ("environment", "inference", "copying", "learning")
 _TASK = {"lives/task_progress": "mean progress", "lives/task_completed": "share of lives that completed it"}
 _STANDING = {
@@ -188,6 +189,15 @@ def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], unit:
     axes.yaxis.set_major_formatter(PercentFormatter(1))
 
 
+def _deaths(axes: Axes, curves: Curves) -> None:
+    causes, of_fog = list(_CAUSES), curves.values.get(f"death/{_FOG}")
+    if of_fog is not None:  # earlier runs reported it only where any agent died of it
+        causes.append(_FOG)
+        never = np.isnan(of_fog) & np.isfinite(curves.values[f"death/{causes[0]}"])
+        curves = replace(curves, values={**curves.values, f"death/{_FOG}": np.where(never, 0.0, of_fog)})
+    _shares(axes, curves, "death/", causes, "share of deaths")
+
+
 def _lines(
     axes: Axes, curves: Curves, names: Mapping[str, str], unit: str, styles: Sequence[str] = ("-", "--")
 ) -> None:
@@ -233,7 +243,7 @@ _PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
     ("Reward", _single("lives/total_reward", "sum over a life, mean")),
     ("Task", partial(_lines, names=_TASK, unit="share")),
     ("Standing", partial(_lines, names=_STANDING, unit="at the end of a life, mean", styles=("-", "-", "-"))),
-    ("Causes of death", partial(_shares, prefix="death/", parts=_CAUSES, unit="share of deaths")),
+    ("Causes of death", _deaths),
     ("Policy loss", _single("loss/policy", "clipped surrogate, negated")),
     ("Value loss", _single("loss/value", "half the squared error", from_zero=True)),
     ("Entropy", _single("loss/entropy", "nats, all heads together")),

@@ -229,7 +229,7 @@ class _Training:
             ),
             "agent_steps_per_second": decisions / seconds,
             **{f"time/{phase}": spent / seconds for phase, spent in phases},
-            **life_statistics(lives),
+            **life_statistics(lives, fog=self.settings.env.death_fog_tick is not None),
         }
         if self.semantic:
             metrics |= self.semantic.after_update(lives, self.optimizer, self.updates)

@@ -208,5 +208,6 @@ def test_averages_have_one_vote_a_life_and_causes_one_a_death_if_there_is_any() 
     assert {f"events/{kind}" for kind in EVENTS.values()} <= set(metrics)
     assert sum(share for name, share in metrics.items() if name.startswith("death/")) == pytest.approx(1)
     assert life_statistics([]) == {}
+    assert life_statistics([LIFE], fog=True)["death/fog"] == 0 and "death/fog" not in life_statistics([LIFE])
     metrics = life_statistics([replace(LIFE, died=False, cause_of_death=None)])
     assert metrics["lives/died"] == 0 and not any(name.startswith("death/") for name in metrics)

@@ -67,6 +67,14 @@ def test_runs_without_lives_or_changes_are_drawn_and_long_ones_as_means_over_upd
     assert set(ticks[:-1]) == {10.0} and np.isnan(ticks[-1]), "the last point's only update reported no life"
 
 
+def test_deaths_in_the_fog_are_drawn_and_are_none_where_earlier_runs_do_not_report_them(tmp_path: Path) -> None:
+    in_fog = {**an_update(2), "death/starved": 0.25, "death/fog": 0.75}
+    axes = panels(write(tmp_path, [an_update(1), in_fog]))["Causes of death"]
+    assert "fog" in [text.get_text() for text in axes.get_legend().get_texts()]
+    top = axes.collections[-1].get_paths()[0].vertices  # of the uppermost share, which is that of the fog
+    assert set(top[:, 1].round(6)) == {0.25, 1.0} and top[:, 0].max() == 2000
+
+
 def test_writes_a_picture_and_passes_over_a_line_cut_short(tmp_path: Path) -> None:
     metrics = write(tmp_path, [an_update(1), an_update(2)])
     with metrics.open("a") as file:

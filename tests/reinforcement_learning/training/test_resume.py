@@ -98,6 +98,18 @@ def test_goes_on_bit_for_bit(play, straight, again: tuple[Path, TrainingState]) 
     assert equal(play(folder, StopAfter(-1), state), straight)
 
 
+def test_a_world_with_fog_reports_deaths_in_it_also_where_there_are_none(
+    play, settings: Settings, tmp_path: Path
+) -> None:
+    """Means over updates, of curves and comparisons, would otherwise be over those alone in which the fog killed."""
+    foggy = replace(settings, env=replace(settings.env, horizon=64, death_fog_tick=1000))
+    foggy = replace(foggy, train=replace(foggy.train, total_agent_steps=UPDATES * 384))
+    play(tmp_path / "foggy", StopAfter(-1), settings=foggy)
+    updates = [json.loads(line) for line in (tmp_path / "foggy" / "metrics.jsonl").read_text().splitlines()]
+    of_deaths = [update for update in updates if "death/starved" in update]
+    assert of_deaths and all(update["death/fog"] == 0 for update in of_deaths)
+
+
 def test_a_run_with_opponents_goes_on_bit_for_bit_and_with_its_ratings(
     play, settings: Settings, tmp_path: Path
 ) -> None:
