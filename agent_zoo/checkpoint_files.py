@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.argument_checks import did_you_mean
-from common.files import visible
+from common.files import sha256, visible
 from common.user_error import UserError
 
 SHIPPED = Path("policies")
@@ -48,8 +48,8 @@ def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
     """Return the names of a folder's policies, or only the requested ones, which may be one's own beside the shipped.
 
     Raises:
-        UserError: the folder has no policies or lacks a requested one, one was requested twice, or is a checkpoint of
-            the original that has not been imported.
+        UserError: the folder has no policies or lacks a requested one, one was requested twice, is a checkpoint of the
+            original that has not been imported, or two policies have its name, a shipped one and one's own.
     """
     folders = [place for place in folders_of(folder) if place.is_dir()] if only else [folder]
     if not all(map(Path.is_dir, folders or [folder])):
@@ -69,6 +69,9 @@ def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
             raise UserError(f"there is no policy {name!r} in {_named(folders)}: it holds {', '.join(names)}{hint}")
         if name in only[:number]:
             raise UserError(f"the policy {name!r} is named twice: two in one world must differ in name")
+        called = [path for place in folders if (path := place / f"{name}{SUFFIX}").exists()]
+        if len(called) > 1 and len(set(map(sha256, called))) > 1:
+            raise UserError(f"{' and '.join(map(str, called))} are different policies of the same name: rename yours")
     return list(only) or names
 
 

@@ -212,6 +212,12 @@ def test_a_name_is_looked_up_in_both_folders_and_other_folders_stand_alone(
     assert policy_names(SHIPPED) == ["shipped"] and policy_names(OWN) == ["mine"]
     assert_refuses("no policy 'mine' in other: it holds third", policy_names, Path("other"), ("mine",))
     assert_refuses("no policy 'min' in policies or my_policies.*did you mean mine", policy_names, SHIPPED, ("min",))
+    mine = Path(shutil.copy(SHIPPED / "shipped.safetensors", OWN))
+    assert policy_names(SHIPPED, ("shipped",)) == ["shipped"], "a copy"
+    mine.write_bytes(b"another")
+    assert_refuses("my_policies/shipped.* are different policies of the same name", policy_names, SHIPPED, ("shipped",))
+    assert policy_names(OWN, ("shipped",)) == ["shipped"], "the folder says which"
+    mine.unlink()
     (SHIPPED / "shipped.safetensors").unlink()
     SHIPPED.rmdir()
     assert policy_names(SHIPPED, ("mine",)) == ["mine"]
