@@ -72,7 +72,7 @@ def model_card(name: str, repository: str, info: "CheckpointInfo", sha256: str) 
         "memory": memory,
         "network": info.policy_arguments,
         "agent-steps": info.shown_steps,
-        "seed": info.seed,
+        "seed": info.seed if info.origin is None else "unknown",
         "tasks": info.task,
         "world": info.environment,
         "rewards": info.reward,

@@ -18,7 +18,7 @@ import pytest
 
 import agent_zoo.hub
 import share as sharing
-from agent_zoo.checkpoint import read_info
+from agent_zoo.checkpoint import Origin, read_info
 from tests.command import ROOT, assert_refused, run_here, run_well
 
 pytest.importorskip("huggingface_hub")
@@ -192,6 +192,14 @@ def test_a_hub_that_has_no_such_repository_or_is_gone_gives_one_line(
     assert_refused(pull(tmp_path, repository="a/b/c"), "write OWNER/NAME")
     monkeypatch.setattr(agent_zoo.hub, "find_spec", lambda _: None)
     assert_refused(pull(tmp_path), "--extra hub")
+
+
+def test_a_card_does_not_say_what_nobody_knows_of_an_imported_policy() -> None:
+    own = read_info(POLICY)
+    imported = replace(own, steps=0, seed=0, origin=Origin("kit.pt", "0" * 64, (), steps_known=False))
+    rows = {line for line in agent_zoo.hub.model_card(NAME, "me/mine", imported, "0" * 64).splitlines() if "|" in line}
+    assert {"| seed | `unknown` |", "| agent-steps | `unknown` |"} <= rows
+    assert f"| seed | `{own.seed}` |" in agent_zoo.hub.model_card(NAME, "me/mine", own, "0" * 64)
 
 
 def test_a_header_cannot_write_markup_into_a_card() -> None:
