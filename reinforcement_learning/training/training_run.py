@@ -196,7 +196,7 @@ def _largest(metrics: Metrics, prefix: str, most: int) -> str:
         shown = [f"{cause} {share:.0%}" for cause, share in largest]
     else:
         shown = [f"{event.lower()} {count:.2g}" for event, count in largest]
-    return ", ".join(shown) or "none ended yet"
+    return ", ".join(shown) or ("none" if metrics.get("lives/ended") else "none ended yet")
 
 
 def _words(name: str) -> str:

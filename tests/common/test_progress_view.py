@@ -3,13 +3,15 @@
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from rich.console import Console
 
 from common.progress_view import SHARE, ProgressLines, progress, progress_line, step
-from reinforcement_learning.training.training_run import TrainingDisplay
+from reinforcement_learning.game.life import life_statistics
+from reinforcement_learning.training.training_run import TrainingDisplay, update_line
+from tests.reinforcement_learning.game.test_life import LIFE
 
 
 @dataclass
@@ -118,6 +120,13 @@ def test_on_a_terminal_there_are_no_lines(clock: Clock) -> None:
             report(done, 60, "as ever")
             clock.now += 31
     assert "records/s" not in written.getvalue()
+
+
+def test_where_lives_ended_and_nobody_died_training_says_so() -> None:
+    at_horizon = life_statistics([replace(LIFE, died=False, cause_of_death=None, events={})])
+    metrics = {"agent_steps": 9.0, "agent_steps_per_second": 1.0, **dict.fromkeys(("loss/policy", "loss/value"), 0.0)}
+    line = update_line({**metrics, "loss/entropy": 0.0, **at_horizon})
+    assert "life 10.0 ticks" in line and line.endswith("died: none  a life: none")
 
 
 def test_training_writes_lines_between_updates(clock: Clock) -> None:
