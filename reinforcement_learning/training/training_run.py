@@ -127,8 +127,9 @@ def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
         return f"codes: {codes}, in use unknown: no update was made"
     used = metrics["semantic/perplexity"]
     if metrics["semantic/weight"] == 0:
-        why = f"mean return {metrics['semantic/mean_return']:.2f} is not above 0: see --semantic.return-reference"
-        return f"codes: their losses had no weight in the last update ({why})"
+        now = metrics["semantic/mean_return"]  # which decides the next weight, not that of the last update
+        why = f"mean return {now:.2f} is not above 0" if now <= 0 else f"mean return was not above 0, is {now:.2g} now"
+        return f"codes: their losses had no weight in the last update ({why}: see --semantic.return-reference)"
     text = f"codes: {used:.1f} of {codes} in use (perplexity)"
     if used < COLLAPSED:
         return f"{text}: the codebook has collapsed, almost all states share a code"

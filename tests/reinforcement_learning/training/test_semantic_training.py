@@ -199,7 +199,11 @@ def test_a_state_without_it_is_refused(play, semantic, again: tuple[Path, Traini
         ({"perplexity": 1.2, "weight": 0.4}, "1.2 of 8 in use (perplexity): the codebook has collapsed"),
         (
             {"perplexity": 1.0, "weight": 0.0, "mean_return": -0.3},
-            "had no weight in the last update (mean return -0.30",
+            "had no weight in the last update (mean return -0.30 is not above 0",
+        ),
+        (
+            {"perplexity": 1.0, "weight": 0.0, "mean_return": 0.004},
+            "had no weight in the last update (mean return was not above 0, is 0.004 now",
         ),
     ],
 )
