@@ -19,12 +19,12 @@ function viewCard(state, tick, width) {
 /** What lies on a tile of a tick's view, and what a map says of it. */
 function readAt({ data, map }, tick, tile) {
   if (!tile) return "";
-  const { materials, npcKinds } = data.facts, here = data.mapAt(map, tick);
+  const { materials } = data.facts, here = data.mapAt(map, tick);
   const value = (steps) => (here ? ` ${rounded((steps / MAP_STEPS) * here.most, 2)}` : "");
   const others = data.others(tick).map((other, i) => ({ ...other, i })).filter(({ down, right }) => down === tile.down && right === tile.right);
   return [
     `${materials[data.view(tick)[tile.number]].name} ${whereabouts(tile.down, tile.right)}${value(here?.tiles[tile.number])}`,
-    ...others.map(({ kind, id, health, i }) => `${kind ? `${npcKinds[kind - 1].name} NPC` : "player"} ${id}, health ${health}${value(here?.entities[i])}`),
+    ...others.map((other) => `${data.calledOther(other)}, health ${other.health}${value(here?.entities[other.i])}`),
   ].join("; ");
 }
 

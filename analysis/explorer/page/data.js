@@ -104,6 +104,12 @@ class ExplorerData extends RecordedTicks {
     return happened;
   }
 
+  /** As in `RecordedTicks`; simulated ones have no identity: their numbers are those of their tiles. */
+  others(tick) {
+    const others = super.others(tick);
+    return tick < this.ticks ? others : others.map((other) => ({ ...other, id: null }));
+  }
+
   /** Place of the agent on the map. */
   place(tick) {
     const middle = Math.floor(this.facts.side / 2);

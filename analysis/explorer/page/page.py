@@ -85,7 +85,7 @@ _SYMBOLS = {
 }  # fmt: skip
 """Plotly's names of the markers used in figures."""
 _BYTE = 255
-_NUMBERED = re.compile(r"(player|NPC) -?\d+")
+_NUMBERED = re.compile(r"(player|agent|NPC) -?\d+")
 """An entity with its number, as words of actions and events name it."""
 
 

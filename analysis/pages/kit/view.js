@@ -14,7 +14,7 @@ class RecordedTicks {
     this.entityStart = running(tables["entity.count"]);
   }
 
-  /** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
+  /** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player, id null where nobody knows it. */
   others(tick) {
     const { tables } = this, first = this.entityStart[tick];
     return Array.from({ length: tables["entity.count"][tick] }, (_, i) => ({
@@ -25,6 +25,12 @@ class RecordedTicks {
       right: tables["entity.right"][first + i],
       attacked: tables["attack.target"][tick] === i,
     }));
+  }
+
+  /** What somebody in view is called, with a number where there is one. */
+  calledOther({ kind, id }) {
+    const called = kind ? `${this.facts.npcKinds[kind - 1].name} NPC` : "player";
+    return id === null ? called : `${called} ${id}`;
   }
 
   vitals(tick) { return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]])); }
@@ -113,10 +119,8 @@ function whereabouts(down, right) {
 
 /** Who is in view, in words: for readers who cannot see the picture. */
 function inWords(data, tick) {
-  const { materials, npcKinds, side } = data.facts;
-  const others = data.others(tick).map(({ kind, id, health, attacked }) => (
-    `${kind === 0 ? "player" : `${npcKinds[kind - 1].name} NPC`} ${id} (health ${health}${attacked ? ", attacked" : ""})`
-  ));
+  const { materials, side } = data.facts;
+  const others = data.others(tick).map((other) => `${data.calledOther(other)} (health ${other.health}${other.attacked ? ", attacked" : ""})`);
   const ground = materials[data.view(tick)[(side * side - 1) / 2]].name;
   return `stands on ${ground}; in view: ${others.join(", ") || "nobody"}`;
 }

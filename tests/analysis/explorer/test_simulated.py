@@ -1,5 +1,6 @@
 """Simulated lives in the explorer stand beside the recorded ticks that they go on from; behaviours by vote."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from activation_store.records import Records
 from activation_store.schema import STARTS, TILE_COLUMNS
 from analysis.explorer.behaviours import has_behaviour, trajectories, trajectory_plane, voted
 from analysis.explorer.content import Explored, is_simulated, read_simulated
-from analysis.explorer.page.page import explorer_page
+from analysis.explorer.page.page import _ticks, explorer_page, life_columns
 from analysis.explorer.tracks import open_further, read_further
 from analysis.features.observed import Observed
 from analysis.labels import NOISE
+from analysis.life.events import WAS_HIT
 from analysis.position import POSITION_COLUMNS, positions
 from analysis.runs.propagated_labels import rule_from
 from analysis.runs.saliency_maps import read_saliency
@@ -224,6 +226,20 @@ def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: li
     alone = page.locator("#simulated-views .card.now b").inner_text()
     assert alone == f"tick {mine[0]}, simulated", "also where the recorded view is put away"
     assert page.evaluate("explorer.simulated.tick") == mine[0]
+
+
+def test_whom_simulated_agents_meet_has_no_number(page, content: Explored, simulated: list[Path]) -> None:
+    """Numbers of simulated players are those of their tiles, and an attacker's is a guess between two agents."""
+    open_life(page, simulated)
+    met = page.evaluate("explorer.simulated.others.map(({ id }) => id)")
+    assert set(met) <= {None} and any(page.evaluate("explorer.open.others.map(({ id }) => id !== null)"))
+    said = page.locator("#simulated-views .card.now canvas").get_attribute("aria-label").split("in view: ")[1]
+    assert met and not re.search(r"(player|NPC) -?\d", said)
+    events = content.simulated[0].timeline.events
+    planted = replace(events, record=np.zeros(1, np.int64), kind=np.array([WAS_HIT]), detail=("8 damage, by agent 57",))
+    lives = replace(content.simulated[0], timeline=replace(content.simulated[0].timeline, events=planted))
+    _, texts = _ticks(replace(content, simulated=(lives,)), life_columns(content.timeline))
+    assert "was hit: 8 damage, by agent" in texts["events"] and "was hit: 8 damage, by agent 57" not in texts["events"]
 
 
 def test_simulated_lives_are_found_by_words(page, simulated: list[Path]) -> None:
