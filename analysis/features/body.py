@@ -49,7 +49,7 @@ def in_combat(seen: Observed) -> np.ndarray:
     """Return where the agent hit or was hit recently enough to count as in combat in the game, (B,) bool."""
     latest = seen.own("latest_combat_tick").astype(np.int64)
     # Zero means never: without this test every agent would be in combat in an episode's first ticks.
-    return (latest > 0) & (seen.records.tick - latest < seen.metadata.combat_status_ticks)
+    return (latest > 0) & (seen.clock - latest < seen.metadata.combat_status_ticks)
 
 
 _TRADES = ("Buy.MarketItem", "Sell.InventoryItem", "GiveGold.Target")
@@ -100,7 +100,7 @@ Which = Callable[[Observed], np.ndarray]
 
 def _ticks_since_combat(seen: Observed) -> np.ndarray:
     latest = seen.own("latest_combat_tick").astype(np.int64)
-    return np.where(latest > 0, seen.records.tick - latest, seen.own("time_alive"))
+    return np.where(latest > 0, seen.clock - latest, seen.own("time_alive"))
 
 
 BODY = (

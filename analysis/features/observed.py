@@ -78,6 +78,15 @@ class Observed:
         return _index_of(name, tuple(head.name for head in self.metadata.action_heads), "action head")
 
     @cached_property
+    def clock(self) -> np.ndarray:
+        """The tick of the game at each record, (B,) int64, in which columns of entities tell when something happened.
+
+        Ticks of simulated lives count from where they begin. Of them it is the agent's age, since all spawn together.
+        """
+        simulated = self.metadata.origin == "simulated"
+        return self.own("time_alive").astype(np.int64) if simulated else self.records.tick
+
+    @cached_property
     def entity_owner(self) -> np.ndarray:
         """The record that each entity row belongs to, (E,) int64."""
         return self.records.entity.owner

@@ -24,6 +24,7 @@ from analysis.features import (
 )
 from analysis.features.registry import CATEGORIES
 from tests.command import assert_refuses
+from tests.hand_made_lives import HandMade, hand_made
 from tests.planted import Planted, planted_dump, write_planted
 from tests.witness import Witness, keys
 
@@ -49,6 +50,18 @@ def metadata(witnessed: tuple[Path, Witness]) -> DumpMetadata:
 @pytest.fixture(scope="module")
 def computed(records: Records, metadata: DumpMetadata) -> np.ndarray:
     return feature_matrix(records, metadata, EXTENDED_FEATURES)
+
+
+def test_simulated_lives_are_in_combat_by_the_clock_of_the_game_which_their_ticks_are_not() -> None:
+    """A simulated life that begins in tick 200 counts its ticks from 0; when it last fought is a tick of the game."""
+    fought = HandMade(
+        [9] * 4, [9] * 4, own={"time_alive": [200, 201, 202, 203], "latest_combat_tick": [0, 150, 201, 201]}
+    )
+    records, metadata = hand_made([fought])
+    simulated = dataclasses.replace(metadata, origin="simulated", world_model_sha256="0" * 64)
+    features = features_named(("in_combat", "ticks_since_combat"))
+    values = feature_matrix(records, dataclasses.replace(simulated, combat_status_ticks=2), features, records)
+    assert values.tolist() == [[0, 200], [0, 51], [1, 1], [0, 2]]
 
 
 @pytest.mark.parametrize("name", OF_THEIR_OWN)
