@@ -71,7 +71,7 @@ class Ratings:
 
     def save(self, folder: Path, name: str) -> None:
         """Append the ratings of an update, and write the table, best first."""
-        append_bytes(folder / HISTORY_FILE, orjson.dumps(self, option=orjson.OPT_APPEND_NEWLINE))
+        append_bytes(folder / HISTORY_FILE, orjson.dumps(self, option=orjson.OPT_APPEND_NEWLINE), sync=True)
         rows = [(name, self.learner, sum(self.games.values()))]
         rows += [(other, rating, self.games[other]) for other, rating in self.others.items()]
         best = sorted(rows, key=lambda row: -row[1])

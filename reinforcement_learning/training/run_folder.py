@@ -100,9 +100,9 @@ class TrainingFolder:
         write_json(path, content)
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
-        """Append one line to the metrics."""
+        """Append one line to the metrics, on the disk before the state that counts it."""
         line = orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
-        append_bytes(self._metrics, line)
+        append_bytes(self._metrics, line, sync=True)
 
     def keep_metrics(self, updates: int) -> None:
         """Drop metrics after the given number of updates: a killed run may have written past its saved state."""

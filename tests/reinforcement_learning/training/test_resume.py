@@ -1,6 +1,7 @@
 """A stopped run resumes bit for bit as if uninterrupted, and every part of its saved state is needed."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from common.array_files import read_tensors, write_tensors
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
+from reinforcement_learning.training.opponents import Ratings
 from reinforcement_learning.training.run_folder import STATE_FILE, TrainingFolder, TrainingState
 from reinforcement_learning.training.trainer import Metrics, Session, checkpoints_due, train
 from tests.command import assert_refuses
@@ -96,6 +98,18 @@ def test_goes_on_bit_for_bit(play, straight, again: tuple[Path, TrainingState]) 
     assert any(start.number > 0 for start in state.worlds), "no world is past its first episode: too easy"
     assert any(len(start.actions) > 3 for start in state.worlds), "no world is inside an episode: too easy"
     assert equal(play(folder, StopAfter(-1), state), straight)
+
+
+def test_lines_of_updates_are_on_the_disk_before_the_state_that_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut must not keep a state of five updates beside lines of four: the file would lack one for good."""
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    TrainingFolder(tmp_path).append_metrics({"update": 1})
+    Ratings().save(tmp_path, "one")
+    for name in ("metrics.jsonl", "elo.jsonl"):
+        assert (tmp_path / name).stat().st_ino in synced, name
 
 
 def test_a_world_with_fog_reports_deaths_in_it_also_where_there_are_none(
