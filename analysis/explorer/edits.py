@@ -119,10 +119,12 @@ def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: A
     whats = [arm.direction or ", ".join(_directions(edit)) or edit.get("variable") or "the memory" for edit in edits]
     words = " and ".join(f"{edit.get('edit')} {what}" for edit, what in zip(edits, whats, strict=True))
     first = arguments.get("from_tick", 0)
-    until, donor, condition = (arguments.get(name) for name in ("until_tick", "donor", "condition"))
+    until, condition = (arguments.get(name) for name in ("until_tick", "condition"))
+    features = " and ".join(dict.fromkeys(str(edit["donor"]) for edit in edits if edit.get("donor")))
+    donors = f", donors by {features}" if features else ""
     if until is not None:
         when = f", in tick {first}" if until - first == 1 else f", in ticks {first} to {until - 1}"
     else:
         when = f", from tick {first}" if first else ""
     dose = f", dose {arm.dose:+g}" if arm.dose is not None else ""
-    return f"{words}{dose}{f', donors by {donor}' if donor else ''}{when}{f', while {condition}' if condition else ''}"
+    return f"{words}{dose}{donors}{when}{f', while {condition}' if condition else ''}"

@@ -580,6 +580,9 @@ EDITS_IN_WORDS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]
     "interchange a and clear the memory, donors by self_food": (
         {"edit": "interchange", "direction": "a", "donor": "self_food", "further": [{"edit": "clear"}]}, {}, ("a",),
     ),
+    "clear the memory and interchange a, donors by self_goal": (
+        {"edit": "clear", "further": [{"edit": "interchange", "direction": "a", "donor": "self_goal"}]}, {}, ("a",),
+    ),
     "steer a, dose -1.5": ({"edit": "steer", "direction": "a"}, {"dose": -1.5}, ("a",)),
 }  # fmt: skip
 
