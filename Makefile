@@ -1,6 +1,6 @@
 # make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
 #             shipped policy; ends with the pages to open
-# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 23 hours on two cores;
+# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 24 hours on two cores;
 #             on a Ray cluster: make study STUDY_OPTIONS="--ray-address auto"
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes

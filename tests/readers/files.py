@@ -201,7 +201,7 @@ file_reader(
     write=written("run.json", orjson.dumps(with_checksum(GOOD))), cases=100,
 )  # fmt: skip
 file_reader(
-    "analysis.runs.codebook_rule:read_names",
+    "analysis.runs.codebook_rule:_whole_names",
     write=written("labels.yaml", b"0: eats\n1: 'flees'\n"),
     read=lambda path: read_names(path.parent),
 )
