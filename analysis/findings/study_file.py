@@ -41,6 +41,9 @@ LEVELS = ("score", "accuracy", "twin")
 LEVEL_OUTCOMES = ("edited_ticks", "off_manifold", "within_data")
 """Outcomes at once of which the same is true: in how many ticks agents were edited, how far edited states lie from
 recorded ones, and which share of a change is a usual one."""
+DIVERGENCE = "kl_"
+"""How names of divergences begin, of which it is true as well: they are above 0 whatever is changed, and tests are of how
+they differ from those of controls."""
 OUTCOME = "outcome"
 """Column by which rows of one table differ that are of one family."""
 _DIFFERENCE = "_difference"
@@ -101,8 +104,10 @@ class TableRow:
 
     def is_level(self, column: str) -> bool:
         """Tell whether a column's mean is no test: it is not 0 where there is no effect either."""
-        of_level = self.where.get(OUTCOME) in LEVEL_OUTCOMES and self.where.get("measure") != "slope"
-        return column in LEVELS or (of_level and not column.endswith(_DIFFERENCE))
+        outcome = self.where.get(OUTCOME, "")
+        of_level = outcome in LEVEL_OUTCOMES or outcome.startswith(DIVERGENCE)
+        at_a_dose = self.where.get("measure") != "slope"
+        return column in LEVELS or (of_level and at_a_dose and not column.endswith(_DIFFERENCE))
 
     @property
     def patterns(self) -> tuple[str, ...]:
