@@ -42,8 +42,8 @@ LEVEL_OUTCOMES = ("edited_ticks", "off_manifold", "within_data")
 """Outcomes at once of which the same is true: in how many ticks agents were edited, how far edited states lie from
 recorded ones, and which share of a change is a usual one."""
 DIVERGENCE = "kl_"
-"""How names of divergences begin, of which it is true as well: they are above 0 whatever is changed, and tests are of how
-they differ from those of controls."""
+"""How names of divergences begin, of which it is true as well: they are above 0 whatever is changed. What can be tested
+is how they differ from those of controls."""
 OUTCOME = "outcome"
 """Column by which rows of one table differ that are of one family."""
 _DIFFERENCE = "_difference"

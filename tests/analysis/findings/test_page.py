@@ -104,7 +104,7 @@ def test_levels_are_no_tests() -> None:
 
 
 def test_what_is_above_0_whatever_an_edit_does_is_no_test(folder: Path) -> None:
-    """How far edited states lie from recorded ones, the usual share of a change, divergences: they correct nothing else."""
+    """How far edited states lie from recorded ones, how usual a change is, divergences: they correct nothing else."""
     levels = {"kl_total": 0.1, "gain_total/x": 0.0, "off_manifold": 1.0, "within_data": 0.99, "edited_ticks": 40.0}
     for place, stage in enumerate(("x_1", "x_2", "x_3")):
         rows = [f"at once\t{name}\t{value + (0.001, 0.004, 0.002)[place]}" for name, value in levels.items()]
