@@ -150,6 +150,11 @@ class DumpMetadata:
         return ACTION_DECODER if ACTION_DECODER in self.layers else next(iter(self.layers))
 
     @property
+    def begins_empty(self) -> bool:
+        """Whether lives begin with an empty memory; simulated ones go on from a memory that no record holds."""
+        return self.origin == "game"
+
+    @property
     def all_tables(self) -> dict[str, tuple[str, ...]]:
         """The columns of every table by the table's name in the game's observation."""
         return {"Entity": self.entity_columns, "Inventory": self.inventory_columns, **self.tables}

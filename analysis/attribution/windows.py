@@ -305,8 +305,8 @@ def read_samples(
     keys, index = number_lives(read_identity(dump))
     lengths = np.bincount(index)
     lead = settings.window - 1
-    # Simulated lives go on from a memory that their dump does not hold, so that windows begin after a tick of them.
-    earliest = 1 if metadata.origin == "simulated" and state_layers(policy) else 0
+    # Where the first memory of a life is not known, windows begin after a tick of it.
+    earliest = 0 if metadata.begins_empty or not state_layers(policy) else 1
     possible = lengths >= earliest + lead + ticks
     if among is not None:
         possible &= (keys[:, None, :] == among[None]).all(axis=2).any(axis=1)

@@ -61,8 +61,7 @@ class RecordedPolicy:
     policy: RecurrentPolicy
     info: CheckpointInfo
     prefix: str = ""  # of the names of its layers in the dump: none, or that of the untrained network
-    # born: whether lives begin with an empty memory; simulated ones go on from a memory that their dump does not hold
-    born: bool = True
+    begins_empty: bool = True  # as in `DumpMetadata`
 
 
 def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, layer: str) -> RecordedPolicy:
@@ -93,7 +92,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
         check_shows_everything(folder, info.layout)
     except UserError as error:
         raise UserError(f"{error}; {without}") from None
-    return RecordedPolicy(policy, info, born=metadata.origin == "game")
+    return RecordedPolicy(policy, info, begins_empty=metadata.begins_empty)
 
 
 def load_untrained(folder: Path, metadata: DumpMetadata, recorded: RecordedPolicy) -> RecordedPolicy | None:
@@ -212,7 +211,7 @@ def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, 
     lives = lives_of(records)
     previous = previous_tick(records, lives)
     known = previous >= 0
-    if recorded.born:  # the first record of a life has no previous one: it begins with an empty memory
+    if recorded.begins_empty:  # the first record of a life has no previous one
         known[lives.order[lives.starts]] = True
     candidates = np.flatnonzero(known)
     chosen = np.sort(np.random.default_rng([seed, episode]).permutation(candidates)[:most])
