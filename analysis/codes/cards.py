@@ -215,15 +215,15 @@ def _card_text(card: Card, names: dict[int, str]) -> str:
     lines = [
         f"label: {card.name or f'______________________ (write it in {NAMES_FILE})'}",
         f"share: {share_text(card.share)} of all ticks, in {card.lives:,} lives{number}",
-        f"lasts: {_ticks(dwell['mean'])} ticks a visit{_between(dwell['low'], dwell['high'])}, by chance "
-        f"{_ticks(dwell['chance'])}; {dwell['visits']:,} visits",
+        f"lasts: {_known(dwell['mean'])} ticks a visit{_between(dwell['low'], dwell['high'])}, by chance "
+        f"{_known(dwell['chance'])}; {dwell['visits']:,} visits",
         f"set apart by: {card.about}",
         *([f"given tick and age: {', '.join(card.apart)}"] if card.apart else []),
         *([f"mainly marks: {', '.join(card.marks)}"] if card.marks else []),
         f"actions: {_acts_text(card.acts)}",
         f"then: {_followers_text(card, names)}",
         f"deaths: {deaths}",
-        f"where: {card.place.inside:.0f} {card.place.name}, elsewhere {_tiles(card.place.elsewhere)}"
+        f"where: {card.place.inside:.0f} {card.place.name}, elsewhere {_known(card.place.elsewhere, 0)}"
         f"{_between(card.place.low, card.place.high, 'difference ')}",
     ]
     return "\n".join([heading, "", *(f"- {line}" for line in lines), ""])
@@ -250,12 +250,8 @@ def _followers_text(card: Card, names: dict[int, str]) -> str:
     return ", ".join(parts) or "it is never left"
 
 
-def _ticks(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.1f}"
-
-
-def _tiles(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.0f}"
+def _known(value: float, digits: int = 1) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _between(low: float, high: float, what: str = "") -> str:

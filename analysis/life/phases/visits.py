@@ -49,12 +49,12 @@ class LabelSequences:
         return tuple((int(e), tuple(np.flatnonzero(episodes == e).tolist())) for e in np.unique(episodes))
 
     def of_lives(self, others: "LabelSequences") -> "LabelSequences":
-        """Return the lives that others have too, with the states of others, which have all labels of these lives."""
+        """Return the lives that others have too, with the others' states, which hold all labels of these lives."""
         wanted = {tuple(key) for key in others.key.tolist()}
         kept = np.array([tuple(key) in wanted for key in self.key.tolist()], bool)
         lengths, records = self.lengths[kept], kept[self.life]
         starts = np.cumsum(lengths) - lengths
-        # The own states may be more, of lives left out here, or fewer: numbers of a state are told by its place.
+        # Either may have labels that the other lacks, so the number of a state is looked up by its label.
         state = np.argmax(self.labels[self.state[records]][:, None] == others.labels, axis=1)
         return LabelSequences(others.labels, state, self.tick[records], starts, lengths, self.key[kept])
 
