@@ -136,13 +136,16 @@ def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
         has them; and `n`, the number of trainings, of both kinds together.
 
     Raises:
-        UserError: fewer than two trainings of a kind, or all have the same number: they are not separate then.
+        UserError: fewer than two trainings of a kind, or all have the same number.
     """
     if fewest := [kind for kind in kinds if len(kind) < 2]:
         raise UserError(f"a mean over {len(fewest[0])} training has no interval: name a stage instead of a pattern")
     values, worlds = in_worlds(kinds)
     if len(kinds) == 1 and values[0].size and np.ptp(values[0]) == 0 and values[0].flat[0]:
-        raise UserError(f"{values[0].flat[0]} is the number of all stages: they are not separate trainings")
+        raise UserError(
+            f"{values[0].flat[0]} is the number of all stages, so a mean over them has no interval: if these are separate "
+            "trainings, name each stage instead of a pattern"
+        )
     over = over_trainings(values, worlds, CONFIDENCE)
     numbers = {"mean": over.value, "low": over.low, "high": over.high, "p": over.p}
     return {name: repr(number) for name, number in numbers.items()} | {"n": str(sum(map(len, kinds)))}

@@ -312,7 +312,7 @@ def test_a_row_is_the_one_that_is_meant_and_a_mean_has_students_interval(tmp_pat
     nothing = mean_over_trainings([[{"a": np.nan, "b": 1.0}, {"a": 2.0, "b": np.nan}]])
     assert nothing == {"mean": "nan", "low": "nan", "high": "nan", "p": "nan", "n": "2"}
     assert_refuses("1 training", mean_over_trainings, [[{"a": 1.0}]])
-    assert_refuses("not separate trainings", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
+    assert_refuses("number of all stages", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
     assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
     assert_refuses("no number", results.values, TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
 
