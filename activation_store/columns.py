@@ -58,8 +58,9 @@ def legal_column(head_sizes: Iterable[int]) -> Column:
 
 
 def logits_column(head_sizes: Iterable[int]) -> Column:
-    """Describe `logits`, the policy's concatenated logits of all heads."""
-    return Column("float32", sum(head_sizes), "nats", "Logits of every option of all heads, head by head.")
+    """Describe `logits`, the concatenated log-probabilities of all heads."""
+    definition = "Log-probability of every option of all heads, head by head; about -1e9 if it is illegal."
+    return Column("float32", sum(head_sizes), "nats", definition)
 
 
 def task_column(size: int) -> Column:

@@ -196,6 +196,7 @@ def test_a_task_belongs_to_a_life_and_is_named(records: Records, witnessed) -> N
 
 def test_what_was_not_allowed_was_not_chosen(records: Records, witnessed) -> None:
     heads = read_metadata(witnessed[0]).action_heads
+    assert read_metadata(witnessed[0]).columns["logits"].definition.startswith("Log-probability of every option")
     legal = unpack_legal(records.column("legal"), sum(head.size for head in heads))
     logits, first = records.column("logits"), 0
     for number, head in enumerate(heads):
