@@ -187,6 +187,11 @@ def check(arguments: Arguments) -> None:
                 raise UserError(f"--protocol original cannot have --{name.replace('_', '-')}: leave it out")
     if arguments.precision == "float16" and _format(arguments) == "json":
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
+    if arguments.smoke_test and split(arguments.policies):
+        raise UserError(
+            "--smoke-test plays an untrained policy of its own, not that of -p: leave out either; "
+            "`extract_activations.py pve -p NAME -n 1 --max-steps 20` records 20 ticks of NAME"
+        )
     if not (arguments.list or arguments.smoke_test):
         if arguments.mode is None or not split(arguments.policies):
             raise UserError("say what to extract: `extract_activations.py pve -p NAME`, or --list, or --smoke-test")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from activation_store.reader import read_metadata
 from tests.command import ROOT, assert_refused, python, run
 from tests.test_train import ONE_UPDATE, folders
 
@@ -38,9 +39,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_agent_of_the_page_trains_and_is_recorded(project: Path, tmp_path: Path) -> None:
     python("train.py", *ONE_UPDATE, "-a", "forager", "-n", "mine", *folders(tmp_path), folder=project)
     python(
-        "extract_activations.py", "pve", "-p", "mine", "--smoke-test", "--policies-dir", tmp_path / "policies",
-        "--maps-dir", tmp_path / "maps", "-o", tmp_path / "data", folder=project,
+        "extract_activations.py", "pve", "-p", "mine", "--record", "standard", "-n", "1", "--max-steps", "20",
+        "--policies-dir", tmp_path / "policies", "--maps-dir", tmp_path / "maps", "-o", tmp_path / "data",
+        folder=project,
     )  # fmt: skip
+    assert read_metadata(tmp_path / "data" / "mine").agent == "forager"
     assert '"update_epochs":1' in (tmp_path / "runs/mine/settings.json").read_text().replace(" ", "")
 
 

@@ -200,6 +200,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "nobody"), ("no policy 'nobody'", "tiny")),
         (("pvp", "-p", "tiny"), ("at least two policies",)),
         (("pve", "-p", "tiny,tiny"), ("twice",)),
+        (("pve", "-p", "tiny", "--smoke-test"), ("--smoke-test plays an untrained policy", "-n 1 --max-steps 20")),
         (("pve", "-p", "tiny", "--workers", "2", "--num-envs", "8"), ("--num-envs and --workers",)),
         (("pve", "-p", "tiny", "--fields", "Smell"), ("no optional field 'Smell'", "Market")),
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
