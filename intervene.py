@@ -12,6 +12,7 @@
     python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
     python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
     python intervene.py --edit interchange --learn activation_data/NAME --donor self_goal   # the subspace, from a dump
+    python intervene.py --learn activation_data/NAME --help                             # its options
     python intervene.py -p NAME --directions FILE --edit steer --direction self_food --dose 2 --through cell  # one path
     python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
     python intervene.py -p NAME --edit clear --follow 32                    # and how long a single edit lasts

@@ -273,7 +273,8 @@ class RunOptions(EditOptions):
     policy: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
     """Name of the policy in --policies-dir whose agents are edited."""
     directions: Path | None = None
-    """directions.safetensors of a run of analyze_activations.py or train_probes.py on this policy."""
+    """File of directions that were found in this policy, such as directions.safetensors of a run of train_probes.py,
+    analyze_activations.py or analyze_dynamics.py, or of --learn."""
     features: Path | None = None
     """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors."""
     episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 10
