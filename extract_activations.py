@@ -96,8 +96,8 @@ class Arguments:
     """Comma-separated optional fields, instead of those of --record: Market, Task (its embedding), ActionTargets (the
     legal actions), Logits."""
     format: Format | None = None
-    """Format of the dump, instead of that of --record: json is readable by the original tools; parquet is a sixth of
-    the size and reads faster."""
+    """Format of the dump, instead of that of --record: json is readable by the original tools; parquet is about a
+    seventh of the size and reads faster."""
     precision: Literal["float32", "float16"] = "float32"
     """Precision of the activations: float32 is exact; float16 (parquet only) halves their size and rounds them; the
     metadata state the error."""

@@ -10,7 +10,7 @@ The options that matter first:
     -c NAME  # what agents are paid for: training, survival, two_ways, ..., or a YAML file
     -t TASK  # one task of these for everybody
     --train.total-agent-steps NUMBER  # how long to train
-    --train.seed NUMBER  # trainings of several seeds say what luck does: see compare_runs.py
+    --train.seed NUMBER  # train several seeds to see how much is luck: compare_runs.py
     --processes NUMBER  # processes on this machine that share the work
 
 Examples:

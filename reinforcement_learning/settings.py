@@ -253,7 +253,7 @@ class PolicySettings(_OneLineErrors):
     without gates, whose time constants are learnt and start between 2 and 128 ticks."""
     network: Network = "published"
     """published: computes what the original agent computed; earlier: the network of this toolkit's first policies,
-    which resembles it. Agents of your own have only one."""
+    which resembles it. Agents of your own have only one, unless they export EarlierPolicy."""
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -75,7 +75,7 @@ class AnalysisSettings:
     """Neighbours that make a region dense for HDBSCAN, at least 1; larger values give more noise."""
     cluster_before_umap: bool = False
     """Cluster in the first principal components; the projection then only displays the clusters. Adds pca_pairs.png,
-    pca_feature_correlations.png and pca_feature_profiles.png."""
+    pca_feature_correlations.png, pca_feature_profiles.png, pca_choices.png and pca.npz."""
     pre_cluster_dims: int = 30
     """Principal components for --cluster-before-umap, 2 to the number of units in the layer."""
     metric_only: bool = False
