@@ -2,7 +2,7 @@
 
     python train_probes.py activation_data/NAME
     python train_probes.py activation_data/A activation_data/B --targets self_health,self_food,hidden
-    python train_probes.py activation_data/NAME_* --emergence           # checkpoints of one training run
+    python train_probes.py activation_data/NAME_* --emergence           # checkpoints of one or several trainings
     python train_probes.py activation_data/NAME --given tick,self_row   # beyond what these targets explain
     python train_probes.py activation_data/NAME --targets future --given action     # plans: what the agent does next
     python train_probes.py activation_data/NAME --ray-address auto      # side by side on a Ray cluster
