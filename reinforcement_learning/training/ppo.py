@@ -236,4 +236,9 @@ def hidden_matrices(policy: RecurrentPolicy) -> list[nn.Parameter]:
     others += [part for part in policy.modules() if isinstance(part, nn.Embedding)]
     others += [policy.semantic] if policy.semantic else []
     left_out = {id(parameter) for part in others for parameter in part.parameters()}
-    return [parameter for parameter in policy.parameters() if parameter.ndim == 2 and id(parameter) not in left_out]
+    return [
+        parameter
+        for name, parameter in policy.named_parameters()
+        # The leaks of moving averages, a row for each layer, are no weights either.
+        if parameter.ndim == 2 and "weight" in name and id(parameter) not in left_out
+    ]

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import agent_zoo
+from activation_store.layers import MemoryCell
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.memory import CELLS
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.ppo import AdamAndMuon, hidden_matrices, make_optimizer, set_learning_rate
@@ -45,6 +47,16 @@ def test_muon_trains_the_matrices_between_hidden_units(policy: RecurrentPolicy) 
     groups = make_optimizer(policy, MUON).param_groups
     trained = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(trained) == sorted(names), "every parameter is trained exactly once"
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_of_every_memory_muon_trains_the_weights_alone(cell: MemoryCell, layout: ObservationLayout) -> None:
+    """Time constants of units, of which moving averages have a row in each layer, are no matrix to be orthogonal."""
+    module = agent_zoo.load(AGENT)
+    policy = module.Recurrent(module.Policy(layout, hidden_size=16), layers=2, cell=cell)
+    chosen = {id(matrix) for matrix in hidden_matrices(policy)}
+    of_memory = {name: id(parameter) in chosen for name, parameter in policy.memory.named_parameters()}
+    assert of_memory == {name: "weight" in name for name in of_memory}
 
 
 def test_a_muon_step_is_orthogonal_and_the_rest_is_adams(policy: RecurrentPolicy) -> None:
