@@ -304,12 +304,12 @@ def training_tasks(map_size: int) -> list[TaskSpec]:
     survival = _tasks(predicates.TickGE, num_tick=(50, 100, 200, 400, 800))
     needs = _tasks(predicates.CountEvent, event=("EAT_FOOD", "DRINK_WATER"), N=(5, 10, 20, 40))
     eighths = tuple(MAP_BORDER + map_size * part // 8 for part in range(1, 8))
-    held_out = {"row": MAP_BORDER + map_size // 2, "col": MAP_BORDER + map_size // 2}
+    left_out = [{"row": place, "col": place} for place in (MIDDLE, MAP_BORDER + map_size // 2)]
     exploration = [
         *_tasks(predicates.CountEvent, event="GO_FARTHEST", N=(8, 16, 32, 48)),
         *_tasks(predicates.DistanceTraveled, dist=(8, 16, 32, 48)),
         *_tasks(predicates.CanSeeTile, tile_type=RESOURCES),
-        *(s for s in _tasks(predicates.OccupyTile, row=eighths, col=eighths) if s.eval_fn_kwargs != held_out),
+        *(s for s in _tasks(predicates.OccupyTile, row=eighths, col=eighths) if s.eval_fn_kwargs not in left_out),
         *_tasks(predicates.ProgressTowardCenter),
     ]
     combat = [

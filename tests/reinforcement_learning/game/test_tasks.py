@@ -51,6 +51,8 @@ def test_the_held_out_tasks_are_the_published_ones_and_none_is_trained_on() -> N
     trained = [spec.name for spec in training_tasks(map_size=128)]
     assert len(trained) == len(set(trained)) == 345
     assert not set(trained) & set(names)
+    for map_size in (256, 512):  # places scale with the map, and that of the held-out task stays where it is
+        assert not {spec.name for spec in training_tasks(map_size)} & set(names)
 
 
 def test_each_groups_share_of_the_draws() -> None:
