@@ -1,5 +1,6 @@
 """What an extraction records, by the names of `--record`, and the command that records a dump again with more."""
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ The world is that of the first one, and who plays which agents follows from the 
 _FOLDER = Path("activation_data")
 _SEED = 1
 _CHECKPOINT_DIGITS = 10
+_OF_CHECKPOINT = re.compile(r"steps_(\d+)_")
+"""Begins the names of layers of a checkpoint that watched the policy."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +63,24 @@ def record_again(folder: Path, metadata: DumpMetadata) -> str:
 
 
 def command_of_dump(folder: Path, metadata: DumpMetadata) -> str:
-    """Return a command that records what a dump holds, as far as its metadata say how it was recorded."""
+    """Return a command that records what a dump holds, as far as its metadata say how it was recorded.
+
+    Of a dump that was imported, or that `intervene.py` recorded, it is "".
+    """
+    if metadata.seed is None or "intervention" in metadata.environment:
+        return ""
     how = ["-n", str(_episodes(metadata)), "--layers", ",".join(name for name in metadata.layers if is_layer(name))]
     if any(name.startswith(f"{UNTRAINED}_") for name in metadata.layers):
         how.append("--untrained-twin")
+    if steps := dict.fromkeys(match[1] for name in metadata.layers if (match := _OF_CHECKPOINT.match(name))):
+        how += ["--shadow-networks", ",".join(steps)]
     held = ("Market" in metadata.tables, *(column in metadata.columns for column in ("task", "legal", "logits")))
     if fields := [name for name, there in zip(FIELDS, held, strict=True) if there]:
         how += ["--fields", ",".join(fields)]
     if metadata.format != "json":
         how += ["--format", metadata.format]
+    if metadata.precision != "float32":
+        how += ["--precision", metadata.precision]
     name = [] if folder.resolve().name == metadata.policy else ["--name", folder.resolve().name]
     return shlex.join([*_command(folder, metadata, how), *name])
 

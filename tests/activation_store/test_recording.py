@@ -68,6 +68,19 @@ def test_episodes_seed_folder_opponents_and_checkpoint_are_kept_where_it_can_be_
     assert "intervene.py --record all" in record_again(FOLDER, replace(metadata, environment={"intervention": {}}))
 
 
+def test_the_command_of_a_dump_names_what_watched_and_the_precision_and_is_missing_where_none_made_it(
+    metadata: DumpMetadata,
+) -> None:
+    layers = dict.fromkeys(("lstm_cell", "untrained_lstm_cell", "steps_0_lstm_cell", "steps_750000_lstm_cell"), 4)
+    rounded = replace(metadata, layers=layers, format="parquet", precision="float16")
+    assert command_of_dump(FOLDER, rounded).endswith(
+        "-n 4 --layers lstm_cell --untrained-twin --shadow-networks 0,750000 --format parquet --precision float16"
+    )
+    assert "--precision" not in command_of_dump(FOLDER, replace(rounded, precision="float32"))
+    assert command_of_dump(FOLDER, replace(metadata, seed=None)) == "", "imported from the original tools"
+    assert command_of_dump(FOLDER, replace(metadata, environment={"intervention": {"arm": "edit"}})) == ""
+
+
 def test_a_layer_that_is_not_recorded_and_one_that_does_not_exist(metadata: DumpMetadata) -> None:
     dump = replace(metadata, layers={"lstm_hidden": 4})
     check_recorded(FOLDER, dump, "lstm_hidden")
