@@ -83,7 +83,9 @@ def _episode(replay: Replay, source: Path, dump: Path, records: Records, metadat
 
 
 def _own_place(records: Records, metadata: DumpMetadata, dump: Path) -> np.ndarray:
-    """Return the row and column of each record's agent, (B, 2)."""
+    """Return the row and column of each record's agent on the map, (B, 2)."""
+    if {"row", "col"} <= records.columns.keys():  # what the policy saw of them may be relative to the agent
+        return np.stack([records.column(name) for name in ("row", "col")], axis=1)
     names = metadata.entity_columns
     if not {"id", "row", "col"} <= set(names):
         raise UserError(f"{dump} does not contain the agents' positions: extract it again")

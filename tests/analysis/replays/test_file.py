@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nmmo.lib.event_code import EventCode
 
-from activation_store.reader import read_dump
-from activation_store.schema import METADATA_FILE, Records
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import METADATA_FILE, RaggedRows, Records
 from activation_store.selection import Subsample
+from activation_store.writer import DumpWriter
 from analysis.labels import NOISE
 from analysis.replays import file as replay_file
 from analysis.replays import stream as replay_stream
@@ -291,6 +292,18 @@ def test_labels_are_at_their_agent_and_tick_and_hold_until_the_next(
             assert clusters.label[tick, column] == (last if alive else UNLABELLED)
             propagated += bool(alive and not clusters.exact[tick, column])
     assert propagated > 100
+
+
+def test_the_episode_is_found_where_the_policy_saw_positions_relative_to_its_agent(
+    replay: Replay, recording: Recording, tmp_path: Path
+) -> None:
+    records, metadata = read_dump(recording.dump), read_metadata(recording.dump)
+    seen, own = records.entity.values.copy(), np.stack([records.column(name) for name in ("row", "col")], axis=1)
+    seen[:, [metadata.entity_columns.index(name) for name in ("row", "col")]] -= own[records.entity.owner]
+    with DumpWriter(tmp_path / "dump", replace(metadata, records=0, lives=0, files={}, episodes=[])) as writer:
+        writer.write(replace(records, entity=RaggedRows(seen, records.entity.offsets)))
+    run = labelled_run(tmp_path / "run", tmp_path / "dump", label_of, Subsample(STRIDE))
+    assert clusters_of(replay, recording.replay, tmp_path / "dump", run).episode == recording.episode
 
 
 def test_another_episode_is_refused_naming_where_it_differs_first(
