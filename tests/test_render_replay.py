@@ -128,7 +128,8 @@ def test_clicking_an_agent_follows_it_and_shows_its_vitals(page, recording: Reco
         panel = page.get_by_label("Followed agent")
         for vital in ("health", "food", "water"):
             assert panel.get_by_role("meter", name=vital).get_attribute("aria-valuenow") == str(state[vital])
-        assert panel.locator("[data-fact=gold] b").inner_text() == str(state["gold"])
+        for fact in ("gold", "kills"):  # the game counts NPCs among the kills
+            assert panel.locator(f"[data-fact={fact}] b").inner_text() == str(state[fact])
         for skill, (level, experience) in state["skills"].items():
             assert f"{skill}\n{level} ({experience})" in panel.inner_text()
     page.keyboard.press("Escape")

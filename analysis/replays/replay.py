@@ -58,7 +58,7 @@ class Players(Entities):
     food: np.ndarray
     water: np.ndarray
     gold: np.ndarray
-    kills: np.ndarray  # players defeated so far
+    kills: np.ndarray  # players and NPCs killed so far
     inflicted: np.ndarray  # damage dealt so far
     received: np.ndarray  # damage taken so far
     frozen: np.ndarray  # ticks for which it still cannot act

@@ -106,7 +106,7 @@ class AgentPanel extends Panel {
       this.about(player),
       element("div", { class: "bars" }, ...VITALS.map((vital) => vitalBar(vital, value(vital)))),
       element("div", { class: "facts" }, ...[
-        ["level", value("level")], ["gold", value("gold")], ["player kills", value("kills")],
+        ["level", value("level")], ["gold", value("gold")], ["kills", value("kills")],
         ["row, column", `${value("row")}, ${value("col")}`],
         ["damage dealt", value("inflicted")], ["damage taken", value("received")],
         ["frozen", value("frozen") ? counted(value("frozen"), "tick") : "no"],
