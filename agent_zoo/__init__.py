@@ -71,3 +71,9 @@ def check_cell(name: str, cell: str) -> None:
             f"--policy.cell {cell}: the agent {name} has an LSTM only, since its Recurrent takes no `cell`; "
             "docs/custom_policy.md shows how to add it"
         )
+
+
+def usual_memory_layers(name: str) -> int:
+    """Return how many layers the memory of an agent has where nothing else is asked for (UserError: as `load`)."""
+    layers = inspect.signature(load(name).Recurrent).parameters.get("layers")
+    return layers.default if layers and isinstance(layers.default, int) else 1

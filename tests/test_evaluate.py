@@ -13,7 +13,9 @@ import pytest
 from common.files import locked_folder
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.tasks import evaluation_tasks
+from reinforcement_learning.play.evaluation import Evaluation, contests
 from reinforcement_learning.play.evaluation_results import EvaluationJournal
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run_here, run_well, start
 from tests.shared import shared_folder
@@ -83,6 +85,21 @@ def test_result_files_hold_every_life_once_and_say_how_they_were_made(evaluated:
     assert provenance["environment"]["resilient_population"] == 0
     assert provenance["task"]["curriculum"] == "evaluation" and provenance["versions"]["nmmo"] == "2.1.2"
     assert results(evaluated)["untrained_yaofeng"]["provenance"]["checkpoint_sha256"] is None
+
+
+@pytest.mark.parametrize(("agent", "layers"), [("neurips23_start_kit", 1), ("takeru", 0), ("yaofeng", 2)])
+def test_an_untrained_agent_has_the_memory_that_it_is_usually_trained_with(
+    agent: str, layers: int, three_policies: Path, small_world: EnvironmentSettings
+) -> None:
+    *_, baseline = contests(
+        Evaluation(
+            folder=three_policies, mode="pve", names=("kit",), untrained=agent, env=small_world,
+            task=TaskSettings(curriculum="evaluation"), protocol="toolkit", seeds=range(1, 2), episodes=1, prefix=None,
+            workers=Workers(1), device="cpu",
+        )
+    )  # fmt: skip
+    (entrant,) = baseline.entrants
+    assert entrant.policy.layers == entrant.info.recurrent_arguments["layers"] == layers
 
 
 def test_the_original_protocol_is_recorded_and_never_mixed(

@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
+import agent_zoo
 from agent_zoo.data_parallel import pick_device
 from common.number_text import plural
 from common.progress_view import progress
@@ -23,7 +24,7 @@ from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.run_settings import Protocol
-from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 
 UNTRAINED_SEED = 0
 _TICKS_LIVED = 235
@@ -88,8 +89,12 @@ def contests(evaluation: Evaluation) -> list[Contest]:
 
 
 def _floor(evaluation: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
-    assert evaluation.untrained is not None
-    return untrained_entrant(evaluation.untrained, Settings(env=evaluation.env, task=tasks), maps, UNTRAINED_SEED)
+    agent = evaluation.untrained
+    assert agent is not None
+    settings = Settings(
+        env=evaluation.env, task=tasks, policy=PolicySettings(lstm_layers=agent_zoo.usual_memory_layers(agent))
+    )
+    return untrained_entrant(agent, settings, maps, UNTRAINED_SEED)
 
 
 def cost(evaluation: Evaluation, planned: Sequence[tuple[Contest, list[SeedResults]]]) -> str:
