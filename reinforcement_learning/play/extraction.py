@@ -227,7 +227,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: RecordingPlan) -> Dump
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
     shown = {name: entrant.info.environment.get(name, default) for name, default in SHOWN.items()}
-    world = {**asdict(contest.env), **shown, "maps_dir": str(contest.env.maps_dir)}  # each policy sees in its own way
+    world = {**asdict(contest.played), **shown, "maps_dir": str(contest.env.maps_dir)}  # each sees in its own way
     environment = {**world, "task": task, "tasks": tasks}
     watching = {
         network.name: {"steps": network.info.steps, "seed": network.info.seed, "sha256": network.sha256}

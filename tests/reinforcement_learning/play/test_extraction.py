@@ -18,6 +18,7 @@ from activation_store.schema import Records
 from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
+from analysis.life.events import died
 from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
@@ -248,6 +249,17 @@ def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Conte
 
 
 @pytest.mark.slow
+@ONCE
+def test_who_is_alive_when_a_world_is_cut_off_has_not_died(contest: Contest, tmp_path: Path) -> None:
+    """As in runs of `intervene.py --max-steps`, whose tasks are about a later horizon."""
+    cut = replace(contest, most_ticks=4)
+    plan = replace(PLAN, episodes=1, most_ticks=4, layers=("action_decoder",))
+    extract_here(cut, plan, [tmp_path / "dump"])
+    records, metadata = read_dump(tmp_path / "dump"), read_metadata(tmp_path / "dump")
+    assert records.column("done").sum() == metadata.lives == cut.env.num_agents
+    assert not died(Observed(records, metadata)).any()
+
+
 @ONCE
 def test_policies_that_share_a_world_get_dumps_of_their_own(
     contest: Contest, small_world, task, maps, tmp_path: Path
