@@ -237,7 +237,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         make_maps(contest.env, [plan.seed], plan.episodes)
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
-        print(other_sizes(contest, plan))
+        print(other_sizes(contest, plan, arguments.untrained_twin))
         most_ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
         with extraction_progress(most_ticks) as on_records:
             extract(contest, plan, folders, workers, on_records, resume=arguments.resume)

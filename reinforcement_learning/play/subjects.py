@@ -125,8 +125,12 @@ def expected_size(contest: Contest, plan: RecordingPlan, output: Path) -> str:
     return text
 
 
-def other_sizes(contest: Contest, plan: RecordingPlan) -> str:
-    """Describe the maximum size of the same episodes for each name of `--record`, so that one can be chosen."""
+def other_sizes(contest: Contest, plan: RecordingPlan, twin_in_all: bool) -> str:
+    """Describe the maximum size of the same episodes for each name of `--record`, so that one can be chosen.
+
+    Args:
+        twin_in_all: whether the untrained network is recorded whatever the name.
+    """
     sizes = []
     for name, recording in RECORDINGS.items():
         precision = "float32" if recording.format == "json" else plan.precision  # JSON holds no other
@@ -135,9 +139,11 @@ def other_sizes(contest: Contest, plan: RecordingPlan) -> str:
         )
         record_bytes = 0
         for entrant in contest.entrants:
-            metadata, twin = metadata_of(contest, entrant, as_named), recording.untrained_twin and entrant.policy.layers
-            names = shadow_layers(UNTRAINED, entrant.policy) if twin else ()
-            layers = metadata.layers | dict.fromkeys(names, entrant.policy.policy.hidden_size)
+            metadata = metadata_of(contest, entrant, as_named)
+            of_twin = shadow_layers(UNTRAINED, entrant.policy) if entrant.policy.layers else ()
+            layers = {layer: units for layer, units in metadata.layers.items() if layer not in of_twin}
+            if twin_in_all or recording.untrained_twin:
+                layers |= dict.fromkeys(of_twin, entrant.policy.policy.hidden_size)
             record_bytes = max(record_bytes, expected_record_bytes(replace(metadata, layers=layers)))
         sizes.append(f"{name} {_most_records(contest, plan) * record_bytes / 1e9:.1f} GB")
     return f"at most, for these episodes, with --record: {', '.join(sizes)}"

@@ -20,10 +20,11 @@ from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
 from analysis.life.events import died
 from reinforcement_learning.play.contest import Contest, PlayedAgain, groups
-from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.entrants import untrained_entrant, untrained_twin, with_shadow_networks
 from reinforcement_learning.play.extraction import Recorded, RecordingPlan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
+from reinforcement_learning.play.subjects import other_sizes
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses
@@ -258,6 +259,18 @@ def test_who_is_alive_when_a_world_is_cut_off_has_not_died(contest: Contest, tmp
     records, metadata = read_dump(tmp_path / "dump"), read_metadata(tmp_path / "dump")
     assert records.column("done").sum() == metadata.lives == cut.env.num_agents
     assert not died(Observed(records, metadata)).any()
+
+
+@ONCE
+def test_what_a_recording_would_take_does_not_depend_on_the_one_that_is_made(contest: Contest) -> None:
+    (entrant,), plan = contest.entrants, replace(PLAN, episodes=100_000)
+    beside = replace(contest, entrants=(with_shadow_networks(entrant, (untrained_twin(entrant, seed=1),)),))
+    sizes = other_sizes(contest, plan, twin_in_all=False)
+    assert other_sizes(beside, plan, twin_in_all=False) == sizes
+    (small, *others), (large, *same) = (
+        other_sizes(beside, plan, twin_in_all=all_of_them).split(", ")[2:] for all_of_them in (False, True)
+    )
+    assert others == same and small.startswith("with --record: activations") and small != large
 
 
 @ONCE
