@@ -83,8 +83,12 @@ class Observed:
 
         Ticks of simulated lives count from where they begin. Of them it is the agent's age, since all spawn together.
         """
-        simulated = self.metadata.origin == "simulated"
-        return self.own("time_alive").astype(np.int64) if simulated else self.records.tick
+        return self.own("time_alive").astype(np.int64) if self.simulated else self.records.tick
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a world model made the records; the others in view then have no identity, but the ids of tiles."""
+        return self.metadata.origin == "simulated"
 
     @cached_property
     def entity_owner(self) -> np.ndarray:

@@ -85,18 +85,19 @@ def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Event]:
 
     An attack hit if its target was within reach and the game's tick of the agent's latest combat is this tick. It
     killed if the engine counted a kill or, in dumps without that count, if the target is gone from view: it cannot
-    have walked out of view in one tick.
+    have walked out of view in one tick. In simulated lives nobody can be told to be gone.
     """
-    target = seen.target_rows[before]
+    target, latest = seen.target_rows[before], seen.own("latest_combat_tick")[now]
     struck = (target >= 0) & (seen.distance[target] <= REACH)
-    struck &= seen.own("latest_combat_tick")[now] == seen.records.tick[now]
+    struck &= (latest > 0) & (latest == seen.clock[now])  # both are 0 in simulated lives without clocks
     now, before, target = now[struck], before[struck], target[struck]
     ids, offsets, kinds = seen.entity("id"), seen.records.entity.offsets, seen.entity("npc_type")[target].tolist()
     kills, victims = seen.records.columns.get(KILLS), ids[target].tolist()
     if kills is not None:
         killed = kills[now] > kills[before]
     else:
-        killed = [victim not in ids[offsets[i] : offsets[i + 1]] for i, victim in zip(now, victims, strict=True)]
+        gone = [victim not in ids[offsets[i] : offsets[i + 1]] for i, victim in zip(now, victims, strict=True)]
+        killed = np.array(gone, bool) & (not seen.simulated)
     names = [
         NPC_NAMES.get(kind, "NPC") if kind > 0 else f"agent {victim}"
         for kind, victim in zip(kinds, victims, strict=True)

@@ -26,6 +26,7 @@ from analysis.life.events import (
     life_events,
 )
 from analysis.lives import lives_of, previous_tick
+from tests.hand_made_lives import HandMade, hand_made
 from tests.witness import Key, Witness, keys
 
 Row = dict[str, int]
@@ -133,3 +134,16 @@ def test_without_some_counts_or_ticks_no_kill_is_missed(
     assert found(bare, KILLED) >= found(events, KILLED) and len(found(bare, KILLED)) <= len(found(bare, HIT)) / 2
     thinned = records.take(records.tick % 2 == 0)
     assert set(life_events(thinned, metadata).kind.tolist()) <= {DIED}
+
+
+def test_hits_of_simulated_lives_are_told_by_the_clock_of_the_game() -> None:
+    """A life that begins in tick 200 counts ticks from 0. Whom it hit has the id of its tile, so none are gone."""
+    others = {0: [(1113, 0, 9, 10)], 1: [(1114, 0, 9, 11)], 2: [], 3: []}
+    clocks = {"time_alive": [200, 201, 202, 203], "latest_combat_tick": [0, 201, 202, 202]}
+    recorded, metadata = hand_made([HandMade([9] * 4, [9] * 4, own=clocks, others=others, attacks={0: 0, 1: 0})])
+    simulated = replace(metadata, origin="simulated", world_model_sha256="0" * 64)
+    events = life_events(recorded, simulated)
+    assert found(events, HIT) == {1, 2} and not found(events, KILLED)
+    own = {name: [0] * 4 for name in clocks}  # a policy without clocks
+    bare, _ = hand_made([HandMade([9] * 4, [9] * 4, own=own, others=others, attacks={0: 0, 1: 0})])
+    assert not found(life_events(bare, simulated), HIT)
