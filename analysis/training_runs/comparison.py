@@ -140,7 +140,7 @@ def compare(
         levels,
         comparisons_of(levels, confidence, against),
         evaluations,
-        generalisation_gaps(evaluations, confidence),
+        generalisation_gaps(evaluated, groups, confidence),
         [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated, scores, mode)],
         {str(file): sha256(file) for file in sorted({file for evaluation in evaluated for file in evaluation.files})},
     )

@@ -149,28 +149,30 @@ def final_scores(curves: Sequence[Curve], groups: Sequence[RunGroup], confidence
     return levels
 
 
-def generalisation_gaps(curves: Sequence[Curve], confidence: float) -> list[Curve]:
-    """Return scores on training maps minus scores on held-out maps, run by run, at the checkpoints that have both.
+def generalisation_gaps(
+    evaluated: Sequence[Evaluated], groups: Sequence[RunGroup], confidence: float
+) -> list[Curve]:  # fmt: skip
+    """Return scores on training maps minus scores on held-out maps, run by run, of the checkpoints that have both.
 
     Each may have worlds of another kind.
     """
+    kinds = [{(one.run, one.steps) for one in evaluated if one.maps == maps} for maps in KINDS]
+    both = [one for one in evaluated if (one.run, one.steps) in set.intersection(*kinds)]
+    curves = evaluation_curves(both, groups, confidence)
     gaps = []
     for training, held_out in product(curves, curves):
-        kinds, of = (training.maps, held_out.maps), (training.group, training.measure)
-        if kinds != ("training", "held-out") or of != (held_out.group, held_out.measure):
-            continue
-        steps, *places = np.intersect1d(training.steps, held_out.steps, return_indices=True)
-        if not len(steps):
+        compared, of = (training.maps, held_out.maps), (training.group, training.measure)
+        if compared != ("training", "held-out") or of != (held_out.group, held_out.measure):
             continue
         over, seeds = [], []
-        for place, other in zip(*places, strict=True):
-            first, second = training.by_world[place], held_out.by_world[other]
+        for first, second in zip(training.by_world, held_out.by_world, strict=True):
             known = [np.isfinite(mean_of(seen) - mean_of(unseen)) for seen, unseen in zip(first, second, strict=True)]
             one, two = (list(compress(worlds, known)) for worlds in (first, second))
             over.append(difference(one, two, confidence, paired=True)[1])
             seeds.append(sum(known))
-        runs = training.runs[:, places[0]] - held_out.runs[:, places[1]]
-        gaps.append(Curve(training.group, steps, runs, *_ends(over), np.array(seeds), training.measure, "training"))
+        runs = training.runs - held_out.runs
+        ends, measure = _ends(over), training.measure
+        gaps.append(Curve(training.group, training.steps, runs, *ends, np.array(seeds), measure, "training"))
     return gaps
 
 

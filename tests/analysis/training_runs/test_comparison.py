@@ -287,6 +287,12 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
     again = next(item for item in compared_in_ticks(groups).gaps if item.measure == "task_progress")
     assert again.steps.tolist() == gap.steps.tolist() and again.runs.tolist() == gap.runs.tolist()
     assert (again.low.tolist(), again.seeds.tolist()) == (gap.low.tolist(), gap.seeds.tolist())
+    (
+        groups[0].runs[2].folder / "checkpoints/eval_pve_2.json"
+    ).unlink()  # not on seen maps: the gap is that of the others
+    fewer = next(item for item in compared_in_ticks(groups).gaps if item.measure == "task_progress")
+    assert fewer.steps == pytest.approx([0, 10_001.5]) and fewer.seeds.tolist() == [2, 2]
+    assert fewer.runs[:2].tolist() == gap.runs[:2].tolist() and np.isnan(fewer.runs[2]).all()
     for checkpoint in (groups[0].runs[0].folder / "checkpoints").glob("*.safetensors"):
         checkpoint.write_bytes(b"others")
     assert_refuses("no pve results of a checkpoint of these runs", compared_in_ticks, groups, held_out=elsewhere)
