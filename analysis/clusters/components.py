@@ -173,6 +173,11 @@ class ComponentReport:
     units: int
     blindness: Blindness  # how much of what the K components tell the listed features cover
 
+    @property
+    def plural(self) -> str:
+        """What a fit leaves out whole, in the plural."""
+        return "episodes" if self.unit == "episode" else "lives"
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined values become null."""
         return {
@@ -190,12 +195,11 @@ class ComponentReport:
     def as_text(self) -> str:
         """Return the report as plain text, best predicted features first."""
         width = max((len(self.features[i]) for i in self.own), default=0)
-        units = {"life": "lives", "episode": "episodes"}[self.unit]
         lines = [
             f"Principal components: {len(self.explained)} explain {self.explained.sum():.1%} of the variance.",
-            f"R2 of all of them together, least squares, cross-validated over {self.units} whole {units} (0 is no",
-            f"better than the mean) with its interval by a bootstrap over {units}, and the components with largest "
-            "Pearson r.",
+            f"R2 of all of them together, least squares, cross-validated over {self.units} whole {self.plural} (0 is",
+            f"no better than the mean) with its interval by a bootstrap over {self.plural}, and the components with",
+            "largest Pearson r.",
         ]
         for i in self.own[np.argsort(-np.nan_to_num(self.r2[0, self.own], nan=-np.inf), kind="stable")]:
             value, low, high = (f"{format_number(number, sign=True):>5}" for number in self.r2[:, i])

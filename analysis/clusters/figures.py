@@ -425,7 +425,8 @@ def pca_feature_correlations(report: ComponentReport, heading: str) -> Figure:
     shown = min(_COMPONENTS_AT_MOST, len(report.explained))
     r, features = report.r[:shown, report.own].T, len(report.own)
     cut = f"; the first {shown} of {len(report.explained)} components" if shown < len(report.explained) else ""
-    text = f"Pearson's r over records; R2 of {len(report.explained)} components, on lives left out of the fit{cut}"
+    left_out = f"on {report.plural} left out of the fit"
+    text = f"Pearson's r over records; R2 of {len(report.explained)} components, {left_out}{cut}"
     with style():
         wide = max(_CELL_WIDTH * shown, 3.0)
         figure = new_figure(wide + _BAR_INCHES + 3.0, _CELL_HEIGHT * features + 2.0)

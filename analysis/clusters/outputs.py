@@ -287,8 +287,8 @@ CAPTIONS: dict[str, Caption] = {
     "pca_feature_correlations.png": (
         "Components and features",
         "Pearson's r of each principal component with each feature, and bars of the features' R² from all of them.",
-        "R² is cross-validated over whole lives: 0 is no better than the mean. Records of a life resemble each other, "
-        "so a single r says little about how sure it is.",
+        "R² is cross-validated over whole lives, or whole episodes from four on: 0 is no better than the mean. "
+        "Records of a life resemble each other, so a single r says little about how sure it is.",
     ),
     "pca_feature_profiles.png": (
         "Features along components",

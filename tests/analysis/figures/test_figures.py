@@ -195,7 +195,8 @@ def test_components_say_whether_lives_or_episodes_were_left_out_and_resampled() 
     settings = Inference(bootstraps=99)
     report = report_components(principal_components(data.activations), scores, split, NOT_MEASURED, settings)
     assert "cross-validated over 4 whole episodes" in report.as_text() and "bootstrap over episodes" in report.as_text()
-    assert any("cross-validated by episode" in text for text in texts(pca_feature_correlations(report, HEADING)))
+    written = " ".join(texts(pca_feature_correlations(report, HEADING)))
+    assert "cross-validated by episode" in written and "on episodes left out of the fit" in " ".join(written.split())
 
 
 def test_pca_feature_correlations_and_profiles() -> None:

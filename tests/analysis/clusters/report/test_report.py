@@ -163,8 +163,11 @@ def test_units_are_named_in_plural_and_commands_are_ready_for_a_shell(analysed: 
     summary = json.loads((folder / "summary.json").read_text())
     for unit, words in (("life", "bootstraps of\n    lives ("), ("episode", "bootstraps of\n    whole episodes (")):
         summary["method"]["unit"] = unit
+        summary["components"] = {"features": ["tick"], "explained": [0.5], "r2": [0.1], "unit": unit}
         write_json(folder / "summary.json", summary)
-        assert words in report_html(folder)
+        written = report_html(folder)
+        assert words in written
+        assert f"Cross-validated over whole {'lives' if unit == 'life' else 'episodes'};" in written
     arguments = {"dump": "a folder/it's", "subsample": 3, "metric_only": True, "umap_pairs": False, "residualize": "",
                  "features": "tick,is_idle", "output_dir": "out", "nothing": None}  # fmt: skip
     assert shlex.split(command_of(arguments)) == [
