@@ -1,4 +1,4 @@
-"""Numbers as people read them: "1,024 lives", shares in percent, two decimals."""
+"""Numbers as people read them: "1,024 lives", shares in percent, two decimals, p-values."""
 
 import math
 
@@ -22,6 +22,13 @@ def format_number(value: float, sign: bool = False) -> str:
         return UNDEFINED
     value = round(value, 2) + 0.0
     return f"{value:+.2f}" if sign else f"{value:.2f}"
+
+
+def format_p(value: float) -> str:
+    """Write a p- or q-value: "0.012", "<0.001", or "n/a"."""
+    if math.isnan(value):
+        return UNDEFINED
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def plural(number: int, word: str, words: str | None = None) -> str:

@@ -25,7 +25,7 @@ from analysis.clusters.projection import Clustering, Projection, cluster_method,
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summarise import cluster_statistics, repeat_without, summarise
 from analysis.clusters.summary import SAME_CLUSTER, Summary
-from analysis.clusters.summary_text import as_text, format_interval, format_p, format_share
+from analysis.clusters.summary_text import as_text, format_interval, format_share
 from analysis.features import Feature
 from analysis.figures.style import cluster_colour
 from analysis.pages.pages import command_of as command_words
@@ -33,7 +33,7 @@ from analysis.pages.pages import environment, picture, style_of
 from analysis.runs.run_folder import RUN_FILE, RunFolder
 from analysis.statistics.stability import projection_stability, stability_floor
 from common.files import read_json, visible
-from common.number_text import format_number
+from common.number_text import format_number, format_p
 from common.progress_view import Step
 
 _PLACES = ("env_id", "agent_id", "episode", "step", "tick")

@@ -12,7 +12,7 @@ from analysis.clusters.summary import SAME_CLUSTER, ClusterSummary, FeatureEffec
 from analysis.statistics.association import Association
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
 from analysis.statistics.inference import LEVEL, POWER
-from common.number_text import UNDEFINED, format_number, share_text
+from common.number_text import UNDEFINED, format_number, format_p, share_text
 
 _WIDTH = 118
 _ROWS_SHOWN = 12
@@ -35,13 +35,6 @@ def format_interval(low: float, high: float) -> str:
     if math.isnan(low) or math.isnan(high):
         return ""
     return f"[{format_number(low, sign=True)}, {format_number(high, sign=True)}]"
-
-
-def format_p(value: float) -> str:
-    """Write a p-value: "0.012", "<0.001", or "n/a"."""
-    if math.isnan(value):
-        return UNDEFINED
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _short(value: float) -> str:

@@ -20,7 +20,7 @@ from analysis.life.phases.visits import VISITS_A_SPAN, LabelSequences, label_seq
 from analysis.position import positions
 from analysis.runs.codebook_rule import NAMES_FILE, called
 from analysis.statistics.resampling import Bootstrap
-from common.number_text import share_text
+from common.number_text import format_p, share_text
 
 NEXT_SHOWN = 3
 _ACTS = (
@@ -245,7 +245,7 @@ def _followers_text(card: Card, names: dict[int, str]) -> str:
     parts = []
     for follower in card.followers:
         chance = "n/a" if math.isnan(follower["chance"]) else f"{follower['chance']:.0%}"
-        q = f", q {follower['q']:.3f}" if math.isfinite(follower["q"]) else ""
+        q = f", q {format_p(follower['q'])}" if math.isfinite(follower["q"]) else ""
         parts.append(f"{called(follower['label'], names)} {follower['share']:.0%} (chance {chance}{q})")
     return ", ".join(parts) or "it is never left"
 

@@ -1,5 +1,6 @@
 """A run of probes: which dumps go together, what to take from each, fitting, comparing, and writing what was found."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -44,7 +45,7 @@ from analysis.statistics.inference import LEVEL
 from analysis.tables import tab_separated
 from common.argument_checks import split
 from common.command_line import terminal_table
-from common.number_text import plural, share_text
+from common.number_text import format_p, plural, share_text
 from common.progress_view import step
 from common.user_error import UserError
 
@@ -138,7 +139,7 @@ def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:
         f"{row.best_baseline} ({row.best_baseline_probe})" if row.best_baseline else "none",
         _with_interval(row.advantage, row.low, row.high),
         _with_interval(added.increment, added.low, added.high) if added else "n/a",
-        _number(added.q_run) if added else "n/a",
+        format_p(math.nan if added is None or added.q_run is None else added.q_run),
     )
 
 

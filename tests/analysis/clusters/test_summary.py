@@ -15,7 +15,7 @@ from analysis.clusters.dataset import Dataset
 from analysis.clusters.settings import AnalysisSettings
 from analysis.clusters.summarise import ClusterStatistics, repeat_without, summarise
 from analysis.clusters.summary import Summary
-from analysis.clusters.summary_text import as_text, format_p, verdict_lines
+from analysis.clusters.summary_text import as_text, verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURE_NAMES, FEATURES
 from analysis.features.registry import EXTENDED_FEATURES
@@ -23,6 +23,7 @@ from analysis.labels import largest_first
 from analysis.lives import lives_of
 from analysis.statistics.stability import Stability
 from common import command_line
+from common.number_text import format_p
 from tests.command import assert_refuses
 from tests.planted import FIGHTING, Planted, planted_dump, planted_metadata
 from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of

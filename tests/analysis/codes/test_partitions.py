@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from activation_store.directions import Source
 from analysis.clusters.summary import CodeUse
-from analysis.codes.cards import _differences
+from analysis.codes.cards import _differences, _followers_text
 from analysis.codes.fit import TICKS_APART, _Spacing, fit_codebook
 from analysis.codes.leaderboard import found_again, group_axes
 from analysis.codes.options import FitSettings
@@ -288,3 +288,10 @@ def test_a_code_that_every_record_has_is_compared_with_nothing() -> None:
     coded: Any = SimpleNamespace(lives=lives, labels=[0], label=np.zeros(len(values), np.int64))
     (own,) = _differences(coded, values, np.ones((9, LIVES)), Bootstrap()).values()
     np.testing.assert_array_equal(own, (values.mean(), np.nan, np.nan, np.nan))
+
+
+def test_cards_call_no_q_0() -> None:
+    after = {"label": 3, "share": 0.5, "chance": 0.25}
+    card: Any = SimpleNamespace(followers=({**after, "q": 1e-4}, {**after, "q": 0.04}, {**after, "q": np.nan}))
+    shown = "3 50% (chance 25%, q <0.001), 3 50% (chance 25%, q 0.040), 3 50% (chance 25%)"
+    assert _followers_text(card, {}) == shown

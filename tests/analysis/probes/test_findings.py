@@ -10,9 +10,17 @@ import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
-from analysis.probes.probe_run import _statements, directions_of
+from analysis.probes.probe_run import _cells, _statements, directions_of
 from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
-from analysis.probes.report import EVERY_BASELINE, AdvantageRow, Findings, chance, commonality, findings
+from analysis.probes.report import (
+    EVERY_BASELINE,
+    AdvantageRow,
+    Findings,
+    IncrementRow,
+    chance,
+    commonality,
+    findings,
+)
 from analysis.probes.scores import Losses, draw_worlds
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, UNITS, counting_memory, planted_lives
@@ -225,3 +233,11 @@ def test_without_baselines_it_says_so_and_not_that_none_of_none_were_found() -> 
     nothing: Any = SimpleNamespace(advantages=[row], increments=[], increments_given=[])
     (line,) = _statements(nothing, "lstm_hidden")
     assert line.startswith("No baseline is among the inputs") and "--inputs" in line
+
+
+def test_the_terminal_calls_no_q_0() -> None:
+    row = AdvantageRow("dump", "food", "R2", LINEAR, "lstm_hidden", 0.5, *[None] * 15)
+    added = IncrementRow(
+        "dump", "food", "R2", LINEAR, "lstm_hidden", EVERY_BASELINE, "observation", 0.1, 0.0, 0.2, *[4e-5] * 3
+    )
+    assert [_cells(row, one)[-1] for one in (added, replace(added, q_run=0.03), None)] == ["<0.001", "0.030", "n/a"]
