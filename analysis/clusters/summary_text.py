@@ -140,7 +140,8 @@ def _effect(effect: FeatureEffect, width: int) -> str:
         outcome = f"survives, also given tick and age ({q})"
     ending = f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {outcome}"
     if effect.choice:
-        difference = f"{100 * (effect.mean - effect.complement_mean):+.0f}"
+        points = 100 * (effect.mean - effect.complement_mean)
+        difference = f"{points:+.0f}" if math.isfinite(points) else UNDEFINED  # no record has another code
         interval = f" [{100 * effect.difference_low:+.0f}, {100 * effect.difference_high:+.0f}]"
         known = interval if math.isfinite(effect.difference_low) else ""
         return f"{effect.in_words}: {difference} points from the rest{known}, q {format_p(effect.q)}; {ending}"

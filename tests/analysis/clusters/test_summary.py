@@ -17,7 +17,7 @@ from analysis.clusters.summarise import ClusterStatistics, repeat_without, summa
 from analysis.clusters.summary import Summary
 from analysis.clusters.summary_text import as_text, verdict_lines
 from analysis.clusters.verdict import describe, verdict
-from analysis.features import FEATURE_NAMES, FEATURES
+from analysis.features import FEATURE_NAMES, FEATURES, features_named
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.labels import largest_first
 from analysis.lives import lives_of
@@ -213,6 +213,8 @@ def test_descriptions_leave_out_what_is_small_did_not_survive_or_only_tick_and_a
     assert sizes == sorted((abs(effect.d_complement) for effect in fighters(summary).effects), reverse=True)[:5]
     (everything,) = planted_summary(PLANTED, CASES["one cluster of everything"]).clusters
     assert len(everything.strongest) == 5
+    moves = as_text(planted_summary(PLANTED, CASES["one cluster of everything"], features_named(("move",))))
+    assert "nan" not in moves and "overall): n/a points from the rest" in moves
     assert [format_p(value) for value in (0.0123, 0.0009, 1.0, float("nan"))] == ["0.012", "<0.001", "1.000", "n/a"]
 
 
