@@ -85,8 +85,7 @@ def describe(options: DescribeArguments, console: "Console", step: Step) -> None
     with step("comparing codes with chance"):
         cards = cards_of(coded, Bootstrap(resamples=options.bootstraps, seed=options.seed), options.permutations)
     labels = keep_names(options.run, coded.labels)
-    verdict = " ".join(coded.run.summary["verdict"][:3])
-    text = cards_markdown(coded.run.name, cards, coded.names, verdict)
+    text = cards_markdown(coded.run.name, cards, coded.names, coded.run.summary["verdict"])
     write_text(options.run / "cards.md", text)
     write_json(options.run / "cards.json", [asdict(card) for card in cards])
     with step("drawing where codes are"):

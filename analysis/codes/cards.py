@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -194,10 +195,11 @@ _LARGE = 0.05
 _ACTS_SHOWN = 6
 
 
-def cards_markdown(title: str, cards: Sequence[Card], names: dict[int, str], verdict: str) -> str:
-    """Return all cards as Markdown."""
+def cards_markdown(title: str, cards: Sequence[Card], names: dict[int, str], verdict: Sequence[str]) -> str:
+    """Return all cards as Markdown, under what the run's verdict says of all codes."""
+    of_all = " ".join(takewhile(lambda sentence: not sentence.startswith("Cluster "), verdict))
     head = (
-        f"# Codes of {title}\n\n{verdict}\n\nIntervals are 95%, from resampling episodes, then lives. Chance of a "
+        f"# Codes of {title}\n\n{of_all}\n\nIntervals are 95%, from resampling episodes, then lives. Chance of a "
         "dwell time: each life's ticks in random order. Chance of what follows, given age: visits of a life in random "
         f"order within spans of about {VISITS_A_SPAN} of them; q is corrected for the number of pairs.\n"
     )

@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from activation_store.directions import Source
 from analysis.clusters.summary import CodeUse
-from analysis.codes.cards import _differences, _followers_text
+from analysis.codes.cards import _differences, _followers_text, cards_markdown
 from analysis.codes.fit import TICKS_APART, _Spacing, fit_codebook
 from analysis.codes.leaderboard import found_again, group_axes
 from analysis.codes.options import FitSettings
@@ -295,3 +295,15 @@ def test_cards_call_no_q_0() -> None:
     card: Any = SimpleNamespace(followers=({**after, "q": 1e-4}, {**after, "q": 0.04}, {**after, "q": np.nan}))
     shown = "3 50% (chance 25%, q <0.001), 3 50% (chance 25%, q 0.040), 3 50% (chance 25%)"
     assert _followers_text(card, {}) == shown
+
+
+@pytest.mark.parametrize("few_episodes", [(), ("With 1 episode the tests cannot tell.",)])
+def test_cards_begin_with_what_the_verdict_says_of_all_codes(few_episodes: tuple[str, ...]) -> None:
+    verdict = [
+        *few_episodes,
+        "2 of 2 codes are in use.",
+        "Stability.",
+        "Cluster 0 (60.0%): moves west.",
+        "No confound.",
+    ]
+    assert cards_markdown("run", [], {}, verdict).split("\n\n")[1] == " ".join(verdict[:-2])
