@@ -84,7 +84,8 @@ def headline(report: DumpReport) -> Table:
     rows = [row for row in rows if row.advantage is not None] or rows
     wanted = (memory, probe, EVERY_BASELINE)
     added = {r.target: r for r in report.increments if (r.memory, r.probe, r.baseline) == wanted}
-    rows.sort(key=lambda row: -((added[row.target].increment if row.target in added else None) or -1.0))
+    most = {target: row.increment for target, row in added.items() if row.increment is not None}
+    rows.sort(key=lambda row: -most.get(row.target, -math.inf))
     skipped = [target["name"] for target in report.targets if target["reason"]]
     caption = "\n".join(_statements(report, memory))
     caption += f"; not probed: {', '.join(skipped)}" if skipped else ""

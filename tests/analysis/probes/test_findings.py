@@ -10,7 +10,7 @@ import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
-from analysis.probes.probe_run import _cells, _statements, directions_of
+from analysis.probes.probe_run import _cells, _statements, directions_of, headline
 from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
 from analysis.probes.report import (
     EVERY_BASELINE,
@@ -241,3 +241,19 @@ def test_the_terminal_calls_no_q_0() -> None:
         "dump", "food", "R2", LINEAR, "lstm_hidden", EVERY_BASELINE, "observation", 0.1, 0.0, 0.2, *[4e-5] * 3
     )
     assert [_cells(row, one)[-1] for one in (added, replace(added, q_run=0.03), None)] == ["<0.001", "0.030", "n/a"]
+
+
+def test_the_terminal_shows_first_to_what_the_memory_adds_most() -> None:
+    """To nothing at all it adds more than less than nothing."""
+    adds = {"less": -0.2, "nothing": 0.0, "unknown": None, "more": 0.1}
+    key = ("R2", LINEAR, "lstm_hidden")
+    report: Any = SimpleNamespace(
+        name="dump", inputs=("lstm_hidden", "observation"), scores=[SimpleNamespace(probe=LINEAR)], targets=(),
+        advantages=[AdvantageRow("dump", name, *key, 0.5, "observation", LINEAR, 0.0, *[None] * 12) for name in adds],
+        increments=[
+            IncrementRow("dump", name, *key, EVERY_BASELINE, "observation", value, *[None] * 5)
+            for name, value in adds.items()
+        ],
+        increments_given=[], missing=(), records=9, worlds=3, worlds_are="maps",
+    )  # fmt: skip
+    assert list(headline(report).columns[0].cells) == ["more", "nothing", "less", "unknown"]
