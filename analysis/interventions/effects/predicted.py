@@ -118,14 +118,17 @@ def _among_directions(
 
 
 def _shares(options: Sequence[tuple[Pairs, str]], kind: str, everything: Sequence[Pairs]) -> np.ndarray:
-    """Return mean shares above one half of edits and of K random directions, the same over doses, (1 + K, options)."""
+    """Return mean shares above one half of edits and of K random directions, the same over doses, (1 + K, options).
+
+    Those of random directions are NaN for an option that none of them moves.
+    """
     columns = []
     for edit, name in options:
         per_episode = _above_half(name)
         arms = [edit, *controls_of(edit, everything, _sides(name)[0]).get(kind, [])]
         columns.append([_mean(on_episodes_of(edit, arm, per_episode(arm))) for arm in arms])
-    fewest = min(map(len, columns))
-    return np.array([column[:fewest] for column in columns]).T
+    fewest = min((len(column) for column in columns if np.isfinite(column[1:]).any()), default=1)
+    return np.array([[*column, *[np.nan] * fewest][:fewest] for column in columns]).T
 
 
 def _mean(values: np.ndarray) -> float:

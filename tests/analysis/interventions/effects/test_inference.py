@@ -212,6 +212,23 @@ def test_too_few_random_directions_for_a_rank_are_noted() -> None:
     assert "2 directions, its rank takes 39 random directions, and here are 20. Play the one" in note
 
 
+def test_an_option_that_no_random_direction_moves_leaves_others_their_rank() -> None:
+    table, arms = plant(replace(PLANTED, kinds=(RANDOM,), randoms=2))
+    edit = next(arm for arm in arms if arm.kind == "edit")
+    more = [replace(edit, name=f"at once {number}", kind="random direction at once") for number in range(20)]
+    lives = table.of_arm(edit.name)
+    lives = lives.rows(lives.edited)
+    nothing = {name: np.full(len(lives), np.nan) for name in lives.outcomes}
+    table = joined([table, *(replace(lives, arm=np.full(len(lives), arm.name), outcomes=nothing) for arm in more)])
+    random = {arm.name: (0.5, 0.5) for arm in more}
+    north = shares(table, "North", {edit.name: (0.8, 0.8), **random})
+    both = shares(north, "South", {edit.name: (0.7, 0.7)})
+    alone, beside = ({one.option: one for one in study_effects(of, [*arms, *more], QUICK).follows}
+                     for of in (north, both))  # fmt: skip
+    assert alone["Move/North"].verdict == beside["Move/North"].verdict == "effect"
+    assert beside["Move/South"].verdict == "no controls" and np.isfinite(beside["Move/North"].detectable)
+
+
 def test_changes_outside_the_data_and_too_few_episodes_are_noted() -> None:
     table, arms = plant(PLANTED)
     part = np.where(table.edited & np.isfinite(table.outcomes["kl_total"]), 0.2, np.nan)
