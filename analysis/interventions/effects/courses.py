@@ -228,8 +228,9 @@ def _persistence(pairs: Pairs, what: str, over: OverEpisodes) -> Persistence:
     resampled = over.resampled_means(values)  # (R, ticks)
     mean = values.mean(axis=0)
     shares = mean / mean[0]
-    low, high = over.percentiles(resampled / resampled[:, :1])
-    ends = over.percentiles(half_life(resampled))
+    low, high = over.interval(shares, resampled / resampled[:, :1], len(values)).clip(min=0)
+    # Of curves that lie lower and higher: resampled half-lives can be infinite, which nothing can stretch.
+    ends = np.where(np.isnan(low[0]), np.nan, half_life(np.stack([low, high])))
     return Persistence(
         policy=pairs.arm.policy,
         what=what,

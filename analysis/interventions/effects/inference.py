@@ -158,9 +158,7 @@ class OverEpisodes:
         mean = float(known.mean())
         if len(known) < 2 or np.ptp(known) <= _ROUNDING * np.abs(known).max():
             return Estimate(mean)
-        tail = (1 - self.settings.confidence) / 2
-        ends = np.quantile(self._weights(len(known)) @ known, [tail, 1 - tail])
-        low, high = mean + student_stretch(len(known), self.settings.confidence) * (ends - mean)
+        low, high = self.interval(mean, self._weights(len(known)) @ known, len(known))
         return Estimate(mean, float(low), float(high))
 
     def error(self, values: np.ndarray) -> tuple[float, int]:
@@ -189,11 +187,16 @@ class OverEpisodes:
         """Return the means of resampled episodes, (E, ...) -> (resamples, ...); none may be NaN."""
         return np.tensordot(self._weights(len(values)), values, axes=1) if len(values) else np.full_like(values, np.nan)
 
-    def percentiles(self, resampled: np.ndarray) -> np.ndarray:
-        """Return the ends of the percentile interval over resamples, (resamples, ...) -> (2, ...)."""
+    def interval(self, value: np.ndarray | float, resampled: np.ndarray, episodes: int) -> np.ndarray:
+        """Return the ends of the interval of a statistic of so many episodes, (resamples, ...) -> (2, ...).
+
+        Stretched as in `estimate`; NaN with fewer than two episodes.
+        """
+        if episodes < 2:
+            return np.full((2, *resampled.shape[1:]), np.nan)
         tail = (1 - self.settings.confidence) / 2
-        # Without interpolation, since some resamples may be infinite.
-        return np.asarray(np.quantile(resampled, [tail, 1 - tail], axis=0, method="nearest"))
+        ends = np.quantile(resampled, [tail, 1 - tail], axis=0)
+        return np.asarray(value + student_stretch(episodes, self.settings.confidence) * (ends - value))
 
     def sign_flip_p(self, values: np.ndarray) -> float:
         """Return the two-sided p-value of a mean over episodes of 0, (E,); episodes that are NaN are left out.

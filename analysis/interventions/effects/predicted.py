@@ -250,11 +250,10 @@ def _angle(along: np.ndarray, across: np.ndarray, over: OverEpisodes) -> Estimat
     if not len(ways) or not ways.any():
         return Estimate(np.nan)
     value = float(_degrees(ways.mean(axis=0)))
-    if len(ways) < 2:
-        return Estimate(value)
     turned = _degrees(over.resampled_means(ways)) - value
-    low, high = over.percentiles((turned + _TURN / 2) % _TURN - _TURN / 2)
-    return Estimate(value, value + float(low), value + float(high))
+    ends = over.interval(0.0, (turned + _TURN / 2) % _TURN - _TURN / 2, len(ways))
+    low, high = value + ends.clip(-_TURN / 2, _TURN / 2)
+    return Estimate(value, float(low), float(high))
 
 
 def _degrees(ways: np.ndarray) -> np.ndarray:

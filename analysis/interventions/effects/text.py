@@ -279,4 +279,5 @@ def _lasting(persistences: Iterable[Persistence]) -> Iterator[str]:
         half = persistence.half_life
         ticks, low, high = (f"{end:.1f}" if math.isfinite(end) else most for end in (half.value, half.low, half.high))
         of = "" if persistence.policy == "trained" else " (untrained policy)"
-        yield f"  {TITLES[persistence.what]}{of}: {ticks} ticks ({low} to {high})"
+        between = "no interval" if math.isnan(half.low) else f"{low} to {high}"
+        yield f"  {TITLES[persistence.what]}{of}: {ticks} ticks ({between})"

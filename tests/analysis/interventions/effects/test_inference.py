@@ -294,6 +294,9 @@ def test_path_that_bends_as_planned_is_an_effect_and_told_and_tabled() -> None:
 def test_angles_say_to_which_side_and_controls_take_the_verdict() -> None:
     south = bends(8 * np.array([1.0, 0.0]))[2.0]  # a right turn from south-east, seen from above
     assert south.angle.value == pytest.approx(45, abs=8) and south.across.low > 0
+    straight = bends(8 * SOUTH_EAST)[2.0]
+    wide = np.degrees(straight.across.high - straight.across.low) / straight.along.value
+    assert straight.angle.high - straight.angle.low == pytest.approx(wide, rel=0.1), "stretched as other intervals"
     back = bends(-8 * SOUTH_EAST)[2.0]
     assert abs(back.angle.value) > 170 and back.angle.low < back.angle.value < back.angle.high
     assert back.along.high < 0 and back.verdict == "effect"  # beyond controls, though not as predicted

@@ -7,6 +7,7 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.effects.figures import persistence_figure
+from analysis.interventions.effects.inference import OverEpisodes
 from analysis.interventions.effects.study import EffectsStudy, ranking, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
@@ -262,6 +263,16 @@ def test_what_is_left_is_followed_while_agents_live_and_beyond_rounding() -> Non
         table.outcomes[f"lasting/cell/{lag}"][table.episode == table.episode[0]] = np.nan  # type: ignore[index]
     (result,) = study_effects(table, arms, Inference(permutations=99, bootstraps=99)).persistences
     assert result.episodes == 8 and len(result.left) == 5 and result.half_life.value == pytest.approx(2, abs=0.1)
+    third = table.outcomes["lasting/cell/3"]
+    there = np.array([np.nanmean(third[table.episode == number]) for number in range(8)])
+    mean = OverEpisodes(Inference(permutations=99, bootstraps=99)).estimate(there)
+    assert (result.left[3].low, result.left[3].high) == pytest.approx((mean.low, mean.high)), "as wide as of any mean"
+    for values in (table.outcomes[f"lasting/cell/{lag}"] for lag in range(FOLLOWED_TICKS + 1)):
+        values[table.episode > 0] = np.nan  # type: ignore[index]
+    study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
+    (result,) = study.persistences
+    assert result.episodes == 1 and np.isnan([result.half_life.low, result.left[3].high]).all()
+    assert any("ticks (no interval)" in line for line in summary_lines(study))
     table, arms = with_followed(*plant(Planted()), 0.5)
     for lag in range(FOLLOWED_TICKS + 1):
         table.outcomes[f"lasting/actions/{lag}"] = table.outcomes[f"lasting/cell/{lag}"] * 1e-7  # type: ignore[index]
