@@ -218,10 +218,10 @@ def half_lives(persisting: Persisting, states: StudiedStates) -> Figure:
         curves.set(xlabel="ticks after the change", ylabel="share of the distance left", ylim=(0, None))
         middle, low, high = as_columns(course.half_life for course in persisting.lasting)
         place = np.arange(len(middle))
-        known = np.isfinite(middle) & np.isfinite(high)
-        # Where all lives agree, rounding can put an end on the wrong side.
+        known = np.isfinite(middle) & ~np.isinf(high)
+        # Where all lives agree, rounding can put an end on the wrong side; of a single life there is no interval.
         middle, low, high = middle[known], low[known], high[known]
-        reach = np.maximum([middle - low, high - middle], 0)
+        reach = np.nan_to_num(np.maximum([middle - low, high - middle], 0))
         bars.errorbar(middle, place[known], xerr=reach, fmt="o", color="#33475b", markersize=4, linewidth=1)
         bars.set_yticks(place, names)
         bars.invert_yaxis()

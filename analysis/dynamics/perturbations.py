@@ -13,6 +13,7 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.dynamics.jacobians import Probes
 from analysis.dynamics.tracks import Tracks, Update, portions, tensor
 from analysis.runs.finished_files import EFFECTS_FILE, StoredEstimate, open_finished
+from analysis.statistics.inference import student_stretch
 from analysis.statistics.resampling import Estimate, half_life, means_over_lives
 from common.argument_checks import split
 from common.user_error import UserError
@@ -99,9 +100,14 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
         values: at n states after 0, 1, ... ticks, (n, ticks + 1).
         life: of each state, (n,).
     """
-    mean, means = values.mean(axis=0), means_over_lives(values, life, [seed, 7])
-    low, high = np.quantile(half_life(means), [_TAIL, 1 - _TAIL], method="nearest")
-    return Lasting(mean / mean[0], Estimate(float(half_life(mean[None])[0]), float(low), float(high)))
+    mean, means, lives = values.mean(axis=0), means_over_lives(values, life, [seed, 7]), len(np.unique(life))
+    left = mean / mean[0]
+    if lives < 2:
+        return Lasting(left, Estimate(float(half_life(mean[None])[0])))
+    ends = np.quantile(means / means[:, :1], [_TAIL, 1 - _TAIL], axis=0)
+    # Plain percentiles of few lives are too narrow. Half-lives themselves can be infinite, and not be stretched.
+    curves = (left + student_stretch(lives, 1 - 2 * _TAIL) * (ends - left)).clip(min=0)
+    return Lasting(left, Estimate(*map(float, half_life(np.stack([left, *curves])))))
 
 
 @dataclass(frozen=True)

@@ -319,7 +319,7 @@ def _half_life(estimate: Estimate) -> str:
         f"{number:.1f}" if np.isfinite(number) else "not reached"
         for number in (estimate.value, estimate.low, estimate.high)
     ]
-    return f"{ticks[0]} ({ticks[1]} to {ticks[2]})"
+    return f"{ticks[0]} ({'no interval' if np.isnan(estimate.low) else f'{ticks[1]} to {ticks[2]}'})"
 
 
 def _length_lines(persisting: Persisting) -> Iterator[str]:

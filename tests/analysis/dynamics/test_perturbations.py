@@ -31,7 +31,7 @@ from analysis.dynamics.memory_length import (
     situations_compared,
 )
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
-from analysis.dynamics.report import edit_lines, edit_rows
+from analysis.dynamics.report import _half_life, edit_lines, edit_rows
 from analysis.dynamics.tracks import Tracks, Update, tensor
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.resampling import Estimate
@@ -81,6 +81,8 @@ def test_a_leaky_average_forgets_in_time_and_an_lstm_that_counts_never() -> None
         expected = ticks * np.log(2)
         assert value == (pytest.approx(expected, abs=0.15) if expected < 24 else np.inf)
         assert expected >= 24 or (low <= value + 1e-9 and high >= value - 1e-9)
+    once = lasting(result[0], np.zeros(len(some)), 0)
+    assert np.isnan(once.half_life.low) and _half_life(once.half_life).endswith("(no interval)")
     # With an open forget gate what was added to the cell stays, so half is never left.
     update = update_of(lstm_with(OPEN, OPEN))
     read = (np.random.default_rng(1).random((sum(LENGTHS), 1)) < 0.2).astype(float)
@@ -93,6 +95,18 @@ def test_a_leaky_average_forgets_in_time_and_an_lstm_that_counts_never() -> None
     one = lasting(result["cell"][0], tracks.lives.index[some], 0)
     np.testing.assert_allclose(one.left, 1, rtol=1e-5)
     assert np.isinf(one.half_life.value)
+
+
+def test_half_lives_of_two_lives_have_intervals_that_hold_that_of_many() -> None:
+    """Plain percentiles hold it in half of the cases."""
+
+    def left(rng: np.random.Generator, lives: int) -> np.ndarray:
+        return rng.normal(0.8, 0.05, (lives, 1)) ** np.arange(14)
+
+    rng = np.random.default_rng(0)
+    truth = lasting(left(rng, 20_000), np.zeros(20_000), 0).half_life.value
+    ends = [lasting(left(rng, 2), np.arange(2), seed).half_life for seed in range(60)]
+    assert np.mean([one.low <= truth <= one.high for one in ends]) > 0.8
 
 
 @torch.no_grad()
