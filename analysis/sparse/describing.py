@@ -5,7 +5,7 @@ can be read linearly with the least change. Nulling holds one linear read-out, b
 takes out the sparse features whose strengths correlate most with the variable.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from analysis.sparse.splicing import OUTPUTS, Attributions, RecordedPolicy, attr
 from analysis.sparse.states import Behaviours, Split, read_behaviours
 from analysis.tables import tab_separated
 from common.argument_checks import split
+from common.number_text import plural
 from common.progress_view import step
 from common.user_error import UserError
 
@@ -134,6 +135,7 @@ class Described:
 
     name: str
     dictionary: SparseDictionary
+    episodes: Sequence[int]  # that were tested on
     rows: list[dict[str, object]]
     tables: Mapping[str, np.ndarray]
     texts: Mapping[str, list[str]]
@@ -202,8 +204,8 @@ def describe(
         )
     rows = rows_of(tested_meanings, features, more_columns)
     return Described(
-        name, dictionary, rows, tables, texts, _directions(dictionary, tested_meanings, test), attributions,
-        erasures,
+        name, dictionary, split_.test, rows, tables, texts, _directions(dictionary, tested_meanings, test),
+        attributions, erasures,
     )  # fmt: skip
 
 
@@ -264,13 +266,12 @@ def _page(name: str, described: Described, settings: SparseSettings, metadata: D
         "columns": columns, **view_facts(), "parts": tables["feature.byAge"].shape[1],
         "behaviours": behaviours, "dump": str(settings.dump),
     }  # fmt: skip
-    episodes = np.unique(tables["top.episode"]).tolist()
     count = sum(bool(row["described"]) for row in described.rows)
     about = {
         "sentence": f"{metadata.policy}, {settings.layer}, dictionary {described.name}: {len(described.rows):,} of "
         f"{described.dictionary.features:,} features are active in the test episodes, and {count:,} of these go with "
         "a behaviour.",
-        "test": f"{len(episodes)} episode{'s' * (len(episodes) != 1)} ({', '.join(map(str, episodes))})",
+        "test": f"{plural(len(described.episodes), 'episode')} ({', '.join(map(str, described.episodes))})",
         "permutations": PERMUTATIONS,
         "caution": "Lives are shifted independently, so something that happened to a whole world can pass for a "
         "behaviour. A behaviour that goes with a feature is not proved to be what the policy uses it for: edit it.",
