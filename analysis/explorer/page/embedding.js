@@ -236,13 +236,6 @@ class Embedding extends Panel {
 /** Text that plotly, which knows some tags, shows as it stands. */
 function escaped(text) { return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); }
 
-function shortNumber(value, digits = 4) {
-  if (value === null || Number.isNaN(value)) return "n/a";
-  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  return String(Number(value.toPrecision(digits))).replace("-", "−");
-}
-
-
 /** Ends of the values without outliers; of all values where that leaves nothing. */
 function span(values) {
   const sorted = Float64Array.from(values).filter((value) => !Number.isNaN(value)).sort();

@@ -91,8 +91,3 @@ function effectSize(value) {
   const text = Math.abs(value).toFixed(2);
   return (text === "0.00" ? "" : value < 0 ? "−" : "+") + text;
 }
-
-function probability(value) {
-  if (Number.isNaN(value)) return "n/a";
-  return value < 0.001 ? "<0.001" : value.toFixed(3);
-}

@@ -77,6 +77,18 @@ function withSign(value, inWords) {
   return Number.isFinite(value) ? (value < 0 ? "−" : "+") + inWords(Math.abs(value)) : "–";
 }
 
+/** A number with as many digits that count; a whole one, which may be that of a cluster or tick, with all of its digits. */
+function shortNumber(value, digits = 4) {
+  if (value === null || Number.isNaN(value)) return "n/a";
+  return String(Number.isInteger(value) ? value : Number(value.toPrecision(digits))).replace("-", "−").replace("Infinity", "∞");
+}
+
+/** A p-value or q. */
+function probability(value) {
+  if (Number.isNaN(value)) return "n/a";
+  return value < 0.001 ? "<0.001" : value.toFixed(3);
+}
+
 /** "1 tick", "2 ticks". */
 function counted(number, one, many = `${one}s`) { return `${number.toLocaleString("en")} ${number === 1 ? one : many}`; }
 

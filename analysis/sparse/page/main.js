@@ -83,11 +83,13 @@ function update(state) {
   // What could not be measured comes last.
   const value = (i) => (Number.isFinite(order.get(i)) ? order.get(i) : -Infinity);
   state.listed.sort((a, b) => value(b) - value(a) || a - b);
+  byId("list").replaceChildren();
   draw(state);
 }
 
 function draw({ data, listed, shown }) {
-  byId("list").replaceChildren(...listed.slice(0, shown).map((i) => card(data, i)));
+  const list = byId("list"); // cards that are there stay: one of them may have its life open
+  list.append(...listed.slice(list.childElementCount, shown).map((i) => card(data, i)));
   byId("count").textContent =
     `${listed.length.toLocaleString("en")} of ${data.count.toLocaleString("en")} features`;
   byId("more").hidden = listed.length <= shown;
@@ -103,7 +105,7 @@ function card(data, i) {
     ["r", signed(data.number("r", i)), "Correlation of strength and behaviour"],
     ["given tick and age", signed(data.number("given", i)), "Correlation with what tick and age leave of the behaviour"],
     ["AUC", fixed(data.number("auc", i)), "Probability that the behaviour is higher where the feature is active than where it is not"],
-    ["q", fixed(data.number("q", i), 3), "p-value of the correlation given tick and age, corrected for all features"],
+    ["q", probability(data.number("q", i)), "p-value of the correlation given tick and age, corrected for all features"],
     ["largest strength", fixed(data.number("strongest", i))],
     ["value without it", rounded(data.number("value_effect", i), 2), "How much the critic's value changes on average when the feature is taken out where it is active"],
     ["action without it", rounded(data.number("action_effect", i), 2), "How much the log-probability of the action taken changes on average, in nats"],
@@ -174,11 +176,11 @@ function openLife(data, i, top) {
     draw(place);
     byId("life-pointer").textContent =
       `tick ${trace.ticks[place]}: strength ${trace.strengths[place].toFixed(2)}, ${behaviour.name} ` +
-      `${shown(trace.behaviour[place])} ${behaviour.unit}`;
+      `${shortNumber(trace.behaviour[place], 3)} ${behaviour.unit}`;
   };
   const legend =
-    `Blue: strength, from 0 to ${trace.most.toFixed(2)}. Brown: ${behaviour.name}, from ${shown(trace.low)} to ` +
-    `${shown(trace.high)} ${behaviour.unit}. The vertical line is the top record. Point at the chart to read it.`;
+    `Blue: strength, from 0 to ${trace.most.toFixed(2)}. Brown: ${behaviour.name}, from ${shortNumber(trace.low, 3)} to ` +
+    `${shortNumber(trace.high, 3)} ${behaviour.unit}. The vertical line is the top record. Point at the chart to read it.`;
   canvas.onpointerleave = () => {
     draw(null);
     byId("life-pointer").textContent = legend;
@@ -201,7 +203,5 @@ function drawLife(canvas, trace, topTick, pointed) {
   drawLine(context, trace.behaviour, { ...place, low: trace.low, high: trace.high, colour: styled("second") });
   drawLine(context, trace.strengths, { ...place, low: 0, high: trace.most, colour: styled("accent"), width: 1.5 });
 }
-
-function shown(value) { return Number.isInteger(value) ? String(value) : value.toFixed(2); }
 
 begin(main, failing("its features", "run train_sparse_autoencoder.py again"));

@@ -87,6 +87,9 @@ def test_tables_texts_and_numbers_come_back_as_they_were(page) -> None:
     said = "signed(-0.256), signed(3, 0), rounded(-1234.5), rounded(0.00012344), signed(NaN), rounded(1 / 0)"
     assert page.evaluate(f"[{said}]") == ["−0.26", "+3", "−1230", "+0.000123", "–", "–"]
     assert page.evaluate("[counted(1, 'life', 'lives'), counted(2000, 'tick')]") == ["1 life", "2,000 ticks"]
+    short = page.evaluate("[1023, -0.0012345, 1e9 + 0.5, -1 / 0, null].map((value) => shortNumber(value, 3))")
+    assert short == ["1023", "−0.00123", "1000000000", "−∞", "n/a"]
+    assert page.evaluate("[0.00099, 0.001, 1, NaN].map(probability)") == ["<0.001", "0.001", "1.000", "n/a"]
     points = page.evaluate(
         """() => {
           const points = [];
