@@ -3,7 +3,7 @@
 const facts = factsIn("facts");
 const NOISE = 65535;
 const UNLIT = "#e3e6ea";
-const DECIMALS = 3;
+const DIGITS = 3; // that count
 const NUMBERS_AT_MOST = 40;
 
 let points; // tables of the points, and which cluster each cluster belongs to at each level, (levels, clusters)
@@ -15,7 +15,7 @@ const ownSizes = new Map();
 for (let i = 0; i < count; i++) if (clusters.run[i] !== null) ownSizes.set(i, clusters.size[i]);
 
 
-const number = (value) => (value === null ? "∞" : Number(value.toPrecision(DECIMALS)).toLocaleString("en"));
+const number = (value) => (value === null ? "∞" : value.toLocaleString("en", { maximumSignificantDigits: DIGITS }));
 
 function effects(cluster) {
   const effects = clusters.strongest[cluster].map(([feature, d]) => {

@@ -148,6 +148,7 @@ def test_hovering_tells_of_clusters_and_of_points(page, tree: ClusterTree, data:
     persistence = float(re.search(r"persistence ([\d.,]+)", text)[1].replace(",", ""))
     assert persistence == pytest.approx(tree.persistence[cluster], rel=0.01)
     assert sum(feature.name in text for feature in FEATURES) >= 3
+    assert page.evaluate("[0.0001234, 0.02345, 12345, null].map(number)") == ["0.000123", "0.0235", "12,300", "∞"]
     set_level(page, len(densities(page)) // 2)
     clusters = shown(page)
     for wanted in ("noise", "cluster"):
