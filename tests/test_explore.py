@@ -20,6 +20,7 @@ from activation_store.schema import TILE_COLUMNS
 from analysis.explorer.base import cluster_base
 from analysis.explorer.content import Explored, explored
 from analysis.explorer.page.page import explorer_page
+from analysis.explorer.tracks import Further, Track
 from analysis.explorer.views import view_tables
 from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour
@@ -477,6 +478,25 @@ def test_a_box_that_is_made_wider_selects_more(page) -> None:
     drag(page, (right, middle), (plot["x"] + plot["width"] - 2, middle))
     page.mouse.up()
     until(page, f"explorer.selection.length > {before} && explorer.compared !== null")
+
+
+def test_a_selection_is_of_the_same_points_in_another_plane(browser, content: Explored, tmp_path: Path) -> None:
+    clusters = tuple(content.run.summary["clusters"])
+    plane = -content.run.embedding[content.rows]
+    mirrored = Track("mirrored", "cluster of mirrored", "", "", content.tick_labels[0], clusters, plane, "UMAP")
+    (tmp_path / "explorer.html").write_text(explorer_page(content, Further(tracks=(mirrored,))))
+    with opened(browser, tmp_path / "explorer.html", READY, *WINDOW) as page:
+        page.get_by_label("box").check()
+        plot = page.locator("#plot .nsewdrag").bounding_box()
+        drag(page, (plot["x"] + 2, plot["y"] + 2), (plot["x"] + plot["width"] / 3, plot["y"] + plot["height"] - 2))
+        page.mouse.up()
+        until(page, "explorer.selection !== null")
+        selected = page.evaluate("explorer.selection")
+        page.get_by_label("Plane").select_option(label="mirrored")
+        until(page, f"document.getElementById('plot').data[0].x[0] === {plane[0, 0].item()}")
+        settle(page)
+        marked = "Array.from(document.getElementById('plot').data[0].selectedpoints)"
+        assert page.evaluate(marked) == selected == page.evaluate("explorer.selection")
 
 
 def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) -> None:

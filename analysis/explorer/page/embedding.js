@@ -87,6 +87,7 @@ class Embedding extends Panel {
 
   /** Show the points in the embedding that was chosen. */
   async move() {
+    await this.showSelection(); // or plotly marks what is now inside an outline that was drawn around other places
     const { xaxis, yaxis, annotations } = this.layout();
     const titles = { "xaxis.title": xaxis.title, "yaxis.title": yaxis.title, "xaxis.autorange": true, "yaxis.autorange": true };
     await Plotly.update(this.div, { x: [this.places("x")], y: [this.places("y")] }, { ...titles, annotations }, [POINTS]);
