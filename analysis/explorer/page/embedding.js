@@ -40,7 +40,6 @@ class Embedding extends Panel {
   pointed(points, act) {
     const marked = points.find(({ curveNumber }) => curveNumber === POINTS);
     if (marked) act(marked.pointNumber);
-    else if (points.length && points[0].customdata !== undefined) act(points[0].customdata);
   }
 
   async selected(event) {
