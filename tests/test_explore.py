@@ -588,6 +588,18 @@ def test_an_address_opens_a_life_at_a_tick_in_a_colour(browser, page_file: Path)
         assert selected and "select=food" in later
         page.get_by_role("button", name="Clear").click()
         assert "select" not in page.evaluate("location.hash"), "nor is a selection that no words find in the address"
+        full = f"{address}&select=food+<+70&hide=looked-at"
+        page.evaluate("(address) => { location.hash = address; }", full)
+        until(page, "explorer.selection !== null")
+        assert not page.locator("#looked-at").is_visible(), "a selection does not bring back what the address hides"
+        page.evaluate("(address) => { location.hash = address; }", address.replace("&colour=self_food", ""))
+        until(page, "explorer.selection === null")
+        assert page.evaluate("explorer.colourBy") == "cluster", "what another address named is gone"
+        assert page.locator("#colour-by option:checked").inner_text() == "cluster"
+        page.get_by_role("button", name="Close the life").click()
+        page.evaluate("location.hash = '#hide=map,clusters'")
+        until(page, "!document.getElementById('clusters').checkVisibility()")
+        assert page.locator("#map").is_visible(), "without a life there is nothing else"
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto(page_file.as_uri() + later)

@@ -138,6 +138,12 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
     assert page.locator("#simulation option").all_inner_texts() == ["unedited", "steer ic_1, dose +3", "none"]
     page.select_option("#simulation", label="steer ic_1, dose +3")
     assert page.evaluate("explorer.simulated.columns.value") == pytest.approx(lives[1].value[0], rel=1e-6)
+    edited = page.evaluate("location.hash")
+    open_life(page, simulated)
+    assert page.locator("#simulation option:checked").inner_text() == "unedited"
+    page.evaluate("(address) => { location.hash = address; }", edited)
+    until(page, "document.getElementById('simulation').selectedIndex === 1")
+    assert page.evaluate("explorer.simulated.columns.value") == pytest.approx(lives[1].value[0], rel=1e-6)
     assert page.evaluate("explorer.count") == len(content.rows) and page.evaluate("explorer.ticks") == len(content.seen)
     lanes = page.evaluate("document.getElementById('timeline').data.map(({name}) => name)")
     assert "value, simulated" in lanes and "health, simulated" in lanes
