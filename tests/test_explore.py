@@ -632,7 +632,7 @@ def test_search_finds_features_clusters_lives_and_what_happened(page, content: E
     until(page, "explorer.open !== null")
     assert page.evaluate("explorer.open.agent") == agent
     episode = page.evaluate("explorer.open.episode")
-    page.get_by_label("Find", exact=True).fill(f"agent {agent}, episode {episode}, tick 3")
+    page.get_by_label("Find", exact=True).fill(f"Agent {agent}, episode {episode}, tick 3")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert page.evaluate("explorer.open.agent") == agent and page.evaluate("explorer.open.tick") == 3

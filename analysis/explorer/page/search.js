@@ -37,7 +37,7 @@ class SearchBox {
 
   /** What a text finds, best first. */
   matches(text) {
-    const [, time] = text.match(/^\s*agent\b.*\btick\s+(\d+)\s*$/) ?? [];
+    const [, time] = text.match(/^\s*agent\b.*\btick\s+(\d+)\s*$/i) ?? [];
     if (time) return this.atTick(wordsOf(text).slice(0, -2), Number(time));
     const words = wordsOf(text), asksForAgent = /^agent \d/.test(words.join(" "));
     const named = this.named().filter((match) => holdsAll(match.text, words));
