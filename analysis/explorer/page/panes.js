@@ -10,7 +10,7 @@ const HOLDERS = { aside: ["looked-at", "clusters"], "#life-here": ["life-views",
 class Panes {
   constructor(state) {
     this.state = state;
-    const there = Object.entries(PANES).filter(([id]) => byId(id));
+    const there = Object.entries({ ...PANES, clusters: `${state.data.facts.word}s` }).filter(([id]) => byId(id));
     this.boxes = there.map(([id, name]) => {
       const box = element("input", { type: "checkbox", value: id, onchange: () => this.choose() });
       byId("pane-list").append(element("label", {}, box, ` ${name}`));

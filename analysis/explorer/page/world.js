@@ -1,4 +1,4 @@
-/* The world at the open tick: the ground that agents saw, those of the page by cluster, and the others that they saw. */
+/* The world at the open tick: the ground that agents saw, those of the page by cluster or behaviour, and the others that they saw. */
 
 const WORLD_MOST = 460; // CSS pixels
 const MARK = 4; // radius of an agent
@@ -111,6 +111,6 @@ class WorldPane extends Panel {
     const { tables } = this.data;
     this.canvas.style.cursor = agent ? "pointer" : "";
     this.text.textContent = agent ? `agent ${tables.agent[agent.at]}, ${this.state.called(tables.label[agent.at])}: ${this.data.action(agent.at)}`
-      : `${counted(this.agents.length, "agent")} of this page at tick ${tables.tick[this.state.tick]}, by cluster; rings: other players. Click one to open its life.`;
+      : `${counted(this.agents.length, "agent")} of this page at tick ${tables.tick[this.state.tick]}, by ${this.data.facts.word}; rings: other players. Click one to open its life.`;
   }
 }
