@@ -93,7 +93,7 @@ function editsOf(colourBy) {
 
 /** The page of an intervention at a dose, over this one; it may run its own scripts, and reach nothing of this page. */
 function showFilm(name, page, dose) {
-  const frame = element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", name: `dose ${dose}`, srcdoc: page });
+  const frame = element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", name: `dose ${JSON.parse(dose)}`, srcdoc: page });
   const closed = new AbortController();
   const dialog = element("dialog", { class: "film", onclose: () => { closed.abort(); dialog.remove(); } },
     element("div", { class: "row" }, element("h2", {}, name), element("button", { type: "button", onclick: () => dialog.close() }, "Close")), frame);

@@ -448,7 +448,7 @@ def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
 
 
 def test_other_scripts_of_a_runs_page_do_not_run(browser, content: Explored, tmp_path: Path) -> None:
-    edits = tuple(PlayedEdit(run, "clear the memory", (), (), 2, None, 1, True, (), {}) for run in ("now", "earlier"))
+    edits = tuple(PlayedEdit(run, "steer x", (), (), 2, 1.234567e-5, 1, True, (), {}) for run in ("now", "earlier"))
     films = {
         "now": f"<h1>twins</h1><img src=x onerror=document.body.append('foreign')>{KIT_SCRIPT}",
         "earlier": "<h1>twins</h1><script>document.body.append('another version')</script>",
