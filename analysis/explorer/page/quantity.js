@@ -12,7 +12,7 @@ class QuantityCard {
     this.embedding = embedding;
     this.section = byId("quantity");
     this.draw();
-    state.on(["colourBy", "overlay"], () => this.draw());
+    state.on(["colourBy", "overlay", "names"], () => this.draw());
   }
 
   draw() {
