@@ -60,6 +60,7 @@ class ComparedControls {
     byId("to-difference").hidden = film.firstTick === null;
     if (!this.dose) return;
     this.dose.value = String(chosen);
-    byId("dose-value").textContent = rounded(film.dose);
+    byId("dose-value").textContent = rounded(film.dose, 6); // as the arm is called
+    this.dose.setAttribute("aria-valuetext", rounded(film.dose, 6)); // its own value is the dose's number
   }
 }

@@ -154,6 +154,7 @@ def test_another_dose_is_shown_on_the_right_also_where_another_page_asks_for_it(
     until(page, "document.getElementById('edited-title').textContent === 'Edited, dose -1'")
     settle(page)
     assert page.locator("#dose-value").inner_text() == "−1"
+    assert page.locator("#dose").get_attribute("aria-valuetext") == "−1"
     assert first_difference(lower) in page.locator("#difference").inner_text()
     seek(page, 8)
     assert on_map(page, "edited") == truth(lower.edited, 8) and on_map(page, "unedited") == truth(lower.unedited, 8)
