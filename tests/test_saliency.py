@@ -107,7 +107,7 @@ def test_an_interrupted_run_goes_on_with_the_same_numbers(
 
 
 @pytest.mark.parametrize("method", ["integrated", "smooth", "occlusion"])
-def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, method: str) -> None:
+def test_other_methods_and_targets(browser, recorded: RecordedPolicy, tmp_path: Path, method: str) -> None:
     source = Source("probe", "run", "dump", NAME, sha256(recorded.checkpoint))
     weight = np.random.default_rng(0).normal(size=16).astype(np.float32)
     file = tmp_path / "directions.safetensors"
@@ -125,6 +125,11 @@ def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, met
     assert count == 2
     if method == "integrated":
         assert "add up to the difference within" in (folder / "summary.txt").read_text()
+    with opened(browser, folder / "saliency.html", "document.body.dataset.ready === 'true'") as page:
+        said = page.inner_text("#bars")
+        assert "tiles" in said and "inventory" in said
+        known = [part in said for part in ("own row", "task", "Memory before")]
+        assert known == [method != "occlusion"] * 3, "what a method says nothing of is not 0"
 
 
 def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPolicy, tmp_path: Path) -> None:

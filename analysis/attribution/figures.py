@@ -248,13 +248,16 @@ def saliency_page(
 def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
     """Return a sample's facts, and its packed tables as base64 text."""
     number, records, maps = sample
+    # Zero where the target is undefined; but what a method says nothing of stays unknown.
+    unknown = [name for name in ("own", "task") if np.isnan(maps[name]).all()]
+    size = np.abs(maps["memory"]).sum(axis=1) if maps["memory"].shape[1] else np.full(len(records), np.nan)
     tables = {
         "material": records.tile[:, :, 2].astype(np.uint8),
         **{
-            name: np.nan_to_num(maps[name]).astype(np.float32)
+            name: (maps[name] if name in unknown else np.nan_to_num(maps[name])).astype(np.float32)
             for name in ("tiles", "entities", "own", "inventory", "task")
         },
-        "memory": np.abs(maps["memory"]).sum(axis=1).astype(np.float32),
+        "memory": size.astype(np.float32),
         "value": maps["value"].astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }

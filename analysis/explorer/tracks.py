@@ -60,7 +60,8 @@ class Overlay:
     tiles: np.ndarray
     """Attribution of each tile of their views to what the policy computes in the same tick, (M, 225) float32."""
     entities: np.ndarray  # of the others in view, tick by tick, float32
-    parts: np.ndarray  # share of each part of the observation, as in `PARTS`, in all |attribution|, (M, parts)
+    parts: np.ndarray
+    """Share of each part of the observation, as in `PARTS`, in all |attribution|, (M, parts); NaN where unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +290,7 @@ def _overlay(maps: SaliencyMaps, content: Explored) -> Overlay:
     mapped = np.isin(owner, ticks)
     entities = maps.entities[rows[owner[mapped]], np.minimum(row[mapped], maps.entities.shape[1] - 1)]
     parts = maps.parts[rows[ticks]]
-    shares = parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
+    shares = parts / np.maximum(np.nansum(parts, axis=1, keepdims=True), 1e-12)
     return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks]]), np.nan_to_num(entities), shares)
 
 

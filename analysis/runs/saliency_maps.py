@@ -43,7 +43,7 @@ class SaliencyMaps:
     value: np.ndarray  # of the target at each of them, (M,); NaN where it is not defined
     tiles: np.ndarray  # of the tick's tiles, (M, 225)
     entities: np.ndarray  # by row of the tick's record, (M, E)
-    parts: np.ndarray  # summed |attribution| of `PARTS`, (M, parts)
+    parts: np.ndarray  # summed |attribution| of `PARTS`, (M, parts); NaN of those that the method says nothing of
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def read_saliency(path: Path) -> SaliencyMaps:
         raise UserError(f"{path / MAPS_FILE} holds no maps of {TILES_IN_VIEW} tiles: run {SALIENCY_SCRIPT} again")
     _, sanity = finished.read_json(SANITY_FILE, _Sanity)
     now = {name: arrays[name][:, -1].astype(np.float32) for name in ("tiles", "entities", "own", "inventory", "task")}
-    sizes = [np.nansum(np.abs(now[name]), axis=1) for name in ("tiles", "entities", "own", "inventory")]
+    tiles, entities, inventory = (np.nansum(np.abs(now[name]), axis=1) for name in ("tiles", "entities", "inventory"))
+    parts = np.stack([tiles, entities, np.abs(now["own"]).sum(axis=1), inventory, np.abs(now["task"])], axis=1)
     return SaliencyMaps(
         path, str(run.arguments.get("of", "")), str(run.arguments.get("method", "")), sanity.warnings,
-        {name: arrays[name] for name in IDENTITY}, arrays["value"], now["tiles"], now["entities"],
-        np.stack([*sizes, np.nan_to_num(np.abs(now["task"]))], axis=1),
+        {name: arrays[name] for name in IDENTITY}, arrays["value"], now["tiles"], now["entities"], parts,
     )  # fmt: skip
 
 

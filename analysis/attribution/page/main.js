@@ -119,17 +119,17 @@ function barsOf(state) {
   const parts = [
     ["tiles", sumOf(state.row("tiles"))], ["entities", sumOf(state.row("entities"))], ["own row", sumOf(own)],
     ["inventory", sumOf(items)], ["task", state.row("task")[0]],
-  ];
+  ].filter(([, value]) => !Number.isNaN(value)); // occlusion says nothing of some
   const named = viewed < 0 ? [] : [
     ...entities.map(({ text, value }) => [text, value]), ...tables.items_text[viewed].map((text, i) => [text, items[i] || 0]),
   ];
   const names = tables.component_names;
-  const components = names.map((name, i) => [name, tables.components[state.at * names.length + i]]);
+  const components = names.map((name, i) => [name, tables.components[state.at * names.length + i]]), size = tables.memory[state.at];
   const most = (list) => list.filter(([, value]) => value).sort((one, two) => Math.abs(two[1]) - Math.abs(one[1])).slice(0, MOST_LISTED);
   return [
     ...bars("By part (sums)", parts), ...bars("Own row, by column", most(tables.columns.map((name, i) => [name, own[i]]))),
     ...bars("Entities and items", most(named)), ...bars("Memory before the window, by component", most(components)),
-    element("p", { class: "dim" }, `Memory before the window: ${tables.memory[state.at].toPrecision(3)} in size`),
+    ...(Number.isNaN(size) ? [] : [element("p", { class: "dim" }, `Memory before the window: ${size.toPrecision(3)} in size`)]),
   ];
 }
 

@@ -33,7 +33,8 @@ function mapLine({ data, map }, tick) {
   const here = data.mapAt(map, tick);
   if (!here) return null;
   const failed = map.failures.length > 0;
-  const parts = data.facts.parts.map((name, i) => `${name} ${here.parts[i]}%`).join(", ");
+  const known = data.facts.parts.map((name, i) => [name, here.parts[i]]).filter(([, percent]) => percent <= 100);
+  const parts = known.map(([name, percent]) => `${name} ${percent}%`).join(", ");
   const meaning = `${map.of}: red raises it, blue lowers it, by at most ${shortNumber(here.most, 2)}. Parts of the observation: ${parts}.`;
   return element("span", { class: failed ? "failed" : "dim", title: [meaning, ...map.failures].join(" ") }, failed ? "map, not to be trusted" : "map");
 }

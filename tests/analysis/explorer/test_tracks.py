@@ -115,11 +115,14 @@ def mapped_places(dump: Path) -> dict[str, np.ndarray]:
 
 
 def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
-    """Write maps of one tick a sample, and of the tick before it, as saliency.py does; a check of them failed."""
+    """Write maps of one tick a sample, and of the tick before it, as saliency.py does; a check of them failed.
+
+    They say nothing of the task, as those by occlusion.
+    """
     value = np.ones(MAPPED)
     value[0] = np.nan  # in the last of these ticks in the dump an option was illegal
     run.save_arrays(
-        "maps.npz", **places, **planted_maps(), sample=np.arange(MAPPED), value=value, task=np.ones((MAPPED, 2))
+        "maps.npz", **places, **planted_maps(), sample=np.arange(MAPPED), value=value, task=np.full((MAPPED, 2), np.nan)
     )
     run.save_json("sanity.json", {"failures": ["it does not beat nearest first"], "checks": {}})
 
@@ -144,7 +147,7 @@ def test_maps_lie_over_their_ticks_and_say_what_others_in_view_raise(
     rows, maps = places_among(own, there), {name: item[::-1, -1] for name, item in planted_maps().items()}
     assert len(overlay.ticks) == MAPPED - 1, "where it is defined"
     assert overlay.tiles == pytest.approx(maps["tiles"][rows], rel=1e-6)
-    assert overlay.parts.sum(axis=1) == pytest.approx(1)
+    assert overlay.parts[:, :-1].sum(axis=1) == pytest.approx(1) and np.isnan(overlay.parts[:, -1]).all()
     wanted = []
     for row, tick in zip(rows, overlay.ticks.tolist(), strict=True):
         first, last = seen.records.entity.offsets[tick : tick + 2]
@@ -463,7 +466,7 @@ def test_other_scripts_of_a_runs_page_do_not_run(browser, content: Explored, tmp
     assert "python intervene.py report …/earlier" in earlier.inner_text() and earlier.locator("button").count() == 0
     page.get_by_role("button", name="Figures and films").click()
     assert page.frame_locator("dialog iframe").locator("body").inner_text() == "twins"
-    assert page.frames[-1].evaluate("typeof byId") == "function"
+    assert page.frames[-1].evaluate("[typeof byId, window.name]") == ["function", "dose 0.00001234567"]
     context.close()
 
 
@@ -503,6 +506,7 @@ def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored)
     assert view.locator(".failed").inner_text() == "map, not to be trusted"
     meaning = view.locator(".failed").get_attribute("title")
     assert meaning.startswith("value: red raises it") and "nearest first" in meaning
+    assert "own row " in meaning and "task" not in meaning, "which the maps say nothing of"
     size = view.locator("canvas").bounding_box()["width"] / 15
     tiles = [[(column + 0.15) * size, (row + 0.15) * size] for row in range(15) for column in range(15)]  # beside marks
     over = np.array(view.locator("canvas").evaluate(COLOURS, tiles), float)
