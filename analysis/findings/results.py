@@ -143,8 +143,8 @@ def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
     values, worlds = in_worlds(kinds)
     if len(kinds) == 1 and values[0].size and np.ptp(values[0]) == 0 and values[0].flat[0]:
         raise UserError(
-            f"{values[0].flat[0]} is the number of all stages, so a mean over them has no interval: if these are separate "
-            "trainings, name each stage instead of a pattern"
+            f"{values[0].flat[0]} is the number of all stages, so a mean over them has no interval: if these are "
+            "separate trainings, name each stage instead of a pattern"
         )
     over = over_trainings(values, worlds, CONFIDENCE)
     numbers = {"mean": over.value, "low": over.low, "high": over.high, "p": over.p}
