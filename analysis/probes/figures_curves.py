@@ -71,6 +71,7 @@ def probe_history(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
                 _draw_history(
                     axes, report, {name: row for (of, name), row in known.items() if of == target}, memory, number
                 )
+            _end_at(axes, _LOWEST_OF_HISTORY)
             measure = next(row.measure for known in rows for (of, _), row in known.items() if of == target)
             axes.set_title(wrapped(f"{target} ({measure})", _LETTERS_IN_A_TITLE))
             axes.set_xlabel("observations")
@@ -94,14 +95,20 @@ def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], me
     there = [(n, known[name]) for n, name in sorted(lengths.items()) if name in known]
     if there:
         ticks = [n for n, _ in there]
-        numbers = _numbers([(row.score, row.low, row.high) for _, row in there])
-        score, low, high = np.maximum(numbers, _LOWEST_OF_HISTORY)
+        score, low, high = _numbers([(row.score, row.low, row.high) for _, row in there])
         axes.plot(ticks, score, color=colour, marker="o", markersize=3.5, linewidth=1.2)
         axes.fill_between(ticks, low, high, color=colour, alpha=0.15, lw=0)
         _log_ticks(axes, ticks)
     for name, line in {memory: "--", **_FLAT}.items():
         if name in known and known[name].score is not None:
-            axes.axhline(max(_LOWEST_OF_HISTORY, known[name].score or 0.0), color=colour, linestyle=line, linewidth=1)
+            axes.axhline(known[name].score or 0.0, color=colour, linestyle=line, linewidth=1)
+
+
+def _end_at(axes: Axes, lowest: float) -> None:
+    """Let the panel end where a line goes down so far that all others would be flat."""
+    low, high = axes.get_ylim()
+    if low < lowest:
+        axes.set_ylim(lowest, max(high, 0.0))
 
 
 def _log_ticks(axes: Axes, ticks: Sequence[int]) -> None:
@@ -164,7 +171,8 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
                 axes.set_axisbelow(True)
             column[-1].set_xlabel("ticks ahead")
         measure = next(t["measure"] for report in shown for t in report.targets if t["curve"] == curves[0])
-        for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
+        for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):  # the others of a row share its heights
+            _end_at(axes, _LOWEST_OF_HORIZON)
             axes.set_ylabel(f"{what} ({measure})")
         text = (
             f"{probe} probes on held-out worlds. Increment: over the baseline that scores best; filled: the "
@@ -224,8 +232,9 @@ def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
         return
     ticks = np.array([ahead for ahead, _, _ in points]) * shift
     effects = [row.score if isinstance(row, ScoreRow) else row.increment for _, row, _ in points]
-    numbers = _numbers([(effect, row.low, row.high) for effect, (_, row, _) in zip(effects, points, strict=True)])
-    value, low, high = np.maximum(numbers, _LOWEST_OF_HORIZON)
+    value, low, high = _numbers(
+        [(effect, row.low, row.high) for effect, (_, row, _) in zip(effects, points, strict=True)]
+    )
     axes.plot(ticks, value, look, color=colour, linewidth=1.3)
     axes.vlines(ticks, low, high, color=colour, linewidth=1.2)
     for tick, height, (_, _, filled) in zip(ticks, value, points, strict=True):

@@ -265,6 +265,10 @@ def test_the_look_back_is_drawn_from_one_observation_on_and_long_names_fit() -> 
     assert [list(tick) for tick in ticks] == [[1, 4, 16]]
     assert [text.get_text() for text in panel.get_xticklabels()] == ["1", "4", "16"]
     inside(figure)
+    poor = tuple(replace(row, score=-3.0) if row.input == "history_4" else row for row in rows)
+    panel = probe_history([replace(both[1], scores=poor)], "lstm_hidden", "linear").axes[0]
+    (line,) = [line for line in panel.lines if line.get_marker() == "o"]
+    assert line.get_ydata()[1] == -3 and panel.get_ylim()[0] == -0.25  # out of the panel, not at its end
     long = [report(n, name="a_run_with_a_long_name_" * 6) for n in (0, 5)]
     hidden = ("lstm_hidden", "linear")
     drawn = (probe_advantage, probe_increment, probe_emergence)
