@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from analysis.dynamics.decompositions import TITLES
 from analysis.dynamics.fixed_points import FixedPoints, time_constants
 from analysis.dynamics.jacobians import mean_jacobians
+from analysis.dynamics.memory_length import interval_over_lives
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
 from analysis.dynamics.stages import Effects, Motion, Persisting, StudiedStates
 from analysis.dynamics.tracks import Update, tensor
@@ -16,7 +17,7 @@ from analysis.figures.points import PointsPanel, add_cluster_legend, draw_cluste
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.resampling import as_columns, means_over_lives
+from analysis.statistics.resampling import as_columns
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
@@ -244,7 +245,7 @@ def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
             (panels[1], length.value, length.whole[:, 1], "|change of the value|"),
         ):
             mean = np.maximum(values.mean(axis=0), _FAINTEST)
-            low, high = np.quantile(means_over_lives(values, length.life), [0.025, 0.975], axis=0)
+            low, high = interval_over_lives(values, length.life)
             axes.fill_between(
                 length.ticks, np.maximum(low, _FAINTEST), np.maximum(high, _FAINTEST), alpha=0.25, color="#3f90da",
                 linewidth=0,

@@ -318,7 +318,7 @@ def _uses(length: MemoryLength, name: str, own: np.ndarray, more: Mapping[str, n
     for number, outcome in enumerate(OUTCOMES):
         effects = of_one.get(outcome, np.empty((int(own.sum()), 0)))  # of single observations, where they are known
         columns = np.column_stack([*(whole[:, number] for whole in wholes.values()), effects])
-        means, (low, high) = columns.mean(axis=0), _interval(columns, life)
+        means, (low, high) = columns.mean(axis=0), interval_over_lives(columns, life)
         for place, (kind, ticks) in enumerate(replaced[: columns.shape[1]]):
             yield MemoryUse(*start, kind, ticks, outcome, *(float(ends[place]) for ends in (means, low, high)))
 
@@ -334,7 +334,8 @@ def _groups(behaviour: np.ndarray, age: np.ndarray) -> Iterator[tuple[str, np.nd
             yield name, third == number
 
 
-def _interval(values: np.ndarray, life: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def interval_over_lives(values: np.ndarray, life: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the 95% intervals of means over decisions, (n, columns); NaN with fewer than five lives."""
     if len(np.unique(life)) < _FEWEST_LIVES:
         nothing = np.full(values.shape[1], np.nan)
         return nothing, nothing

@@ -15,6 +15,7 @@ from activation_store.directions import Direction, Source, write_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import LSTM, LeakyAverages
+from analysis.dynamics.figures import memory_length_figure
 from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.memory_length import (
     BEYOND_MOVED,
@@ -32,6 +33,7 @@ from analysis.dynamics.memory_length import (
 )
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
 from analysis.dynamics.report import _half_life, edit_lines, edit_rows
+from analysis.dynamics.stages import Persisting
 from analysis.dynamics.tracks import Tracks, Update, tensor
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.resampling import Estimate
@@ -266,6 +268,16 @@ def test_effects_are_those_of_the_group_and_few_lives_have_no_interval(length: M
     few = length.life < 4
     some = replace(length, **{name: part[few] for name, part in vars(length).items() if name != "ticks"})
     assert all(np.isnan([row.low, row.high]).all() for row in memory_use(some, behaviour()[few]))
+
+
+def test_bands_are_drawn_of_as_many_lives_as_have_intervals_in_the_table(length: MemoryLength) -> None:
+    for lives, bands in ((LIVES, True), (4, False)):
+        few = replace(length, life=length.life % lives)
+        shown = Persisting(np.empty(0), [], np.empty(0), {}, few)
+        figure = memory_length_figure(shown, "heading")
+        assert figure is not None
+        drawn = [band.get_paths() for axes in figure.axes for band in axes.collections]
+        assert [any(np.isfinite(path.vertices).all() and len(path) for path in paths) for paths in drawn] == [bands] * 2
 
 
 def test_situations_are_compared_within_lives(length: MemoryLength) -> None:
