@@ -188,7 +188,7 @@ def real_courses(options: QualityOptions, held_out: "HeldOut") -> "Iterator[tupl
         seed=int(metadata.seed or 0), agents=max(1, contest.env.num_agents // 16), before=CONTEXT - 1,
         after=options.ticks, layers=memory_layers(metadata),
     )  # fmt: skip
-    return ((pair.real, pair.other) for pair in play_branches(contest.pool(worlds=1), plan, points))
+    return play_branches(contest.pool(worlds=1), plan, points)
 
 
 def compare_findings(options: ComparisonOptions, held_out: "HeldOut", folder: Path) -> None:

@@ -60,13 +60,9 @@ class BranchPlan:
         return range(point.tick - self.before, point.tick + self.after + 1)
 
 
-@dataclass(frozen=True)
-class Branch:
-    """Two courses of an episode from one point on."""
-
-    point: BranchPoint
-    real: Records  # records of the drawn agents in the episode as it is, from some ticks before the point
-    other: Records  # of the same agents where the others' dice, and the game's own, were thrown anew at the point
+Branch = tuple[Records, Records]
+"""Two courses of an episode from one point on: records of the drawn agents in the episode as it is, from some ticks
+before the point, and of the same agents where the others' dice, and the game's own, were thrown anew at the point."""
 
 
 def play_branches(pool: PolicyPool, plan: BranchPlan, points: Sequence[BranchPoint]) -> Iterator[Branch]:
@@ -85,7 +81,7 @@ def play_branches(pool: PolicyPool, plan: BranchPlan, points: Sequence[BranchPoi
             mine = sorted((point for point in points if point.episode == episode), key=lambda point: point.tick)
             for point, real in zip(mine, _unbranched(pool, plan, mine), strict=True):
                 if real is not None:
-                    yield Branch(point, real, _branched(pool, plan, point, real))
+                    yield real, _branched(pool, plan, point, real)
     finally:
         torch.set_num_threads(threads)
 

@@ -31,13 +31,14 @@ PLAN = BranchPlan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LST
 NO_DIFFERENCE = dict.fromkeys(HIGHER_IS_BETTER, 0) | dict.fromkeys(("tiles", "entities", "inventory", "memory"), 1)
 
 Play = Callable[[BranchPlan], list[Branch]]
+POINTS = (BranchPoint(0, 3), BranchPoint(1, 5))
 
 
 @pytest.fixture(scope="module")
 def play(recorded, maps: Path) -> Play:
     contest = recorded_contest(recorded.dump, recorded.metadata, recorded.policies, maps.parent, [0, 1])
     pool = contest.pool(1)
-    return lambda plan: list(play_branches(pool, plan, [BranchPoint(0, 3), BranchPoint(1, 5)]))
+    return lambda plan: list(play_branches(pool, plan, POINTS))
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,7 @@ def by_measure(rows: list[OtherDice]) -> dict[str, list[float]]:
 
 
 def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -> None:
-    courses = [(item.real, item.other) for item in play(replace(PLAN, throw=0))]
-    rows = measure_other_dice(recorded.model(), courses, 0, lambda _: None)
+    rows = measure_other_dice(recorded.model(), play(replace(PLAN, throw=0)), 0, lambda _: None)
     for name, result in by_measure(rows).items():
         assert len(result) == AFTER and result == pytest.approx([NO_DIFFERENCE[name]] * AFTER, abs=1e-6), name
     bounded = [row for row in rows if row.measure in ("tiles", "vitals", "memory")]
@@ -65,29 +65,27 @@ def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -
 
 def test_other_dice_differ_and_drifting_memories_are_less_and_less_alike(recorded, branches: list[Branch]) -> None:
     done = list[int]()
-    courses = [(item.real, item.other) for item in branches]
-    rows = by_measure(measure_other_dice(recorded.model(), courses, 0, done.append))
+    rows = by_measure(measure_other_dice(recorded.model(), branches, 0, done.append))
     assert rows["memory"][-1] < 1 - 2e-6, "more than rounding, which the same dice leave"
     assert max(rows["entities"]) < 1 and max(rows["tiles"]) <= 1 and min(rows["vitals"]) >= 0
     assert any(item != 0 for item in rows["policy"]), "an untrained policy hardly depends on what it sees"
     assert done == [1, 2]
     # Each tick pushes memories further off their course, and much further than other dice do.
     courses = []
-    for item in branches:
-        cell = item.other.activations[LSTM_CELL].copy()
-        cell[:, 0] += 2.0 * np.maximum(item.other.step - item.point.tick, 0)
-        drifting = {**item.other.activations, LSTM_CELL: cell}
-        courses.append((item.real, replace(item.other, activations=drifting)))
+    for (real, other), point in zip(branches, POINTS, strict=True):
+        cell = other.activations[LSTM_CELL].copy()
+        cell[:, 0] += 2.0 * np.maximum(other.step - point.tick, 0)
+        courses.append((real, replace(other, activations={**other.activations, LSTM_CELL: cell})))
     memory = by_measure(measure_other_dice(recorded.model(), courses, 0, lambda _: None))["memory"]
     assert memory == sorted(memory, reverse=True) and 0.99 > memory[0] > memory[-1] + 0.1, memory
 
 
 def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branches: list[Branch]) -> None:
-    model, (branch, _) = recorded.model(), branches
-    rows = measure_other_dice(model, [(branch.real, branch.other)], 7, lambda _: None)
-    windows = course_windows(branch.real, recorded.policy, recorded.info)
+    model, (real, other) = recorded.model(), branches[0]
+    rows = measure_other_dice(model, [(real, other)], 7, lambda _: None)
+    windows = course_windows(real, recorded.policy, recorded.info)
     errors = joined(list(open_loop(model, windows, 7)))
-    lives = compared(recorded, branch.real, branch.other)
+    lives = compared(recorded, real, other)
     for row in rows:
         both = lives["life"][lives["horizon"] == row.horizon]
         chosen = (errors.model["horizon"] == row.horizon) & np.isin(errors.model["life"], both)
@@ -141,7 +139,7 @@ def test_rivals_keep_the_items_and_are_paid_the_last_reward_or_the_mean(model: W
 
 
 def test_planted_differences_are_found_in_ticks_of_both_courses(recorded, branches: list[Branch]) -> None:
-    real = branches[0].real
+    real, _ = branches[0]
     assert recorded.info.layout.entity_columns[FOOD] == "food" and "food" in own_columns(recorded.info.layout)
     agent, tick = int(real.agent_id[0]), 3 + 2
     result = compared(recorded, real, changed(real, tick, agent))

@@ -76,21 +76,21 @@ def branch(pool: WitnessedPool) -> Branch:
 def test_the_same_dice_give_the_same_course_and_others_one_that_parts_after_the_point(
     pool: WitnessedPool, branch: Branch
 ) -> None:
-    (result,) = branched(pool, replace(PLAN, throw=0))
-    assert_equal(result.real, result.other)
-    assert_equal(result.real, branch.real)
-    assert set(result.real.step) == set(PLAN.ticks(POINT)) and len(np.unique(result.real.agent_id)) == PLAN.agents
-    before = [case.take(case.step <= POINT.tick) for case in (branch.real, branch.other)]
+    ((real, other),) = branched(pool, replace(PLAN, throw=0))
+    assert_equal(real, other)
+    assert_equal(real, branch[0])
+    assert set(real.step) == set(PLAN.ticks(POINT)) and len(np.unique(real.agent_id)) == PLAN.agents
+    before = [case.take(case.step <= POINT.tick) for case in branch]
     for name in ("tile", "entity", "inventory", "activations", "tables", "value", "agent_id", "action"):
         assert equal(*(getattr(case, name) for case in before)), name
-    after = [case.take(case.step == POINT.tick + 3) for case in (branch.real, branch.other)]
+    after = [case.take(case.step == POINT.tick + 3) for case in branch]
     assert not equal(after[0].entity, after[1].entity)
     assert not equal(after[0].activations, after[1].activations)
 
 
 def test_the_drawn_agents_repeat_what_they_did_and_the_others_do_not(pool: WitnessedPool, branch: Branch) -> None:
     branched(pool)
-    agents = set(branch.real.agent_id.tolist())
+    agents = set(branch[0].agent_id.tolist())
     courses = np.array_split(np.arange(len(pool.played)), 2)
     move = [head.name for head in pool.layout.heads].index("Move.Direction")
     repeated, others = 0, []
@@ -110,16 +110,17 @@ def test_the_drawn_agents_repeat_what_they_did_and_the_others_do_not(pool: Witne
 def test_a_branch_is_the_same_alone_and_beside_others(pool: WitnessedPool, branch: Branch) -> None:
     points = [BranchPoint(1, 9), BranchPoint(0, 4), POINT, BranchPoint(1, 5)]
     result = branched(pool, PLAN, points)
-    assert [item.point for item in result] == [points[1], points[3], POINT, points[0]]
-    assert_equal(result[2].real, branch.real)
-    assert_equal(result[2].other, branch.other)
+    played = [BranchPoint(int(real.episode[0]), int(real.step.min()) + PLAN.before) for real, _ in result]
+    assert played == [points[1], points[3], POINT, points[0]]
+    for case, alone in zip(result[2], branch, strict=True):
+        assert_equal(case, alone)
 
 
 def test_the_games_own_dice_are_thrown_anew_where_anybody_drawn_lives(pool: WitnessedPool) -> None:
     """All agents are drawn, so that nothing else can differ."""
-    (result,) = branched(pool, replace(PLAN, agents=16, after=20))
-    assert not equal(result.real.entity, result.other.entity)
-    first = [case.take(case.step == POINT.tick) for case in (result.real, result.other)]
+    ((real, other),) = branched(pool, replace(PLAN, agents=16, after=20))
+    assert not equal(real.entity, other.entity)
+    first = [case.take(case.step == POINT.tick) for case in (real, other)]
     assert_equal(*first)
     assert branched(pool, PLAN, [BranchPoint(1, 500)]) == []
 
@@ -127,10 +128,10 @@ def test_the_games_own_dice_are_thrown_anew_where_anybody_drawn_lives(pool: Witn
 def test_the_real_course_is_the_recorded_one(branch: Branch, features_dump: RecordedFeatures) -> None:
     recorded = read_dump(features_dump.dump, episodes=[POINT.episode])
     place = {(agent, step): row for row, (agent, step) in enumerate(zip(recorded.agent_id, recorded.step, strict=True))}
-    same = recorded.take(np.array([place[item] for item in zip(branch.real.agent_id, branch.real.step, strict=True)]))
+    same = recorded.take(np.array([place[item] for item in zip(branch[0].agent_id, branch[0].step, strict=True)]))
     for name in ("tick", "action", "tile", "entity", "inventory", "reward"):
-        assert equal(getattr(same, name), getattr(branch.real, name)), name
-    assert np.allclose(same.activations["lstm_cell"], branch.real.activations["lstm_cell"], atol=1e-5)
+        assert equal(getattr(same, name), getattr(branch[0], name)), name
+    assert np.allclose(same.activations["lstm_cell"], branch[0].activations["lstm_cell"], atol=1e-5)
 
 
 def test_points_are_drawn_among_the_records(features_dump: RecordedFeatures) -> None:
