@@ -55,11 +55,6 @@ def policy_class(name: str, network: Network) -> Any:
     return earlier
 
 
-def has_earlier_network(name: str) -> bool:
-    """Return whether an agent has two networks, so that its checkpoints must say which (UserError: as `load`)."""
-    return hasattr(load(name), EARLIER_CLASS)
-
-
 def check_cell(name: str, cell: str) -> None:
     """Refuse a memory that an agent does not offer: any but the LSTM, if its `Recurrent` takes no `cell`.
 

@@ -35,11 +35,6 @@ class RewardRules:
     for the skill that gained most, `defence` for changes of the mean defence; and an agent may name the prices of gifts
     that it cannot give."""
 
-    @property
-    def pay_for_condition(self) -> bool:
-        """Whether anything is paid for the agent's condition: `hp` to `gold`."""
-        return any((self.hp, self.experience, self.defence, self.attack, self.gold))
-
 
 MOST_CODES = 512
 BETA = 0.25

@@ -122,16 +122,17 @@ class WeightedReward(BaseRewardWrapper):
 
     def reward(self, agent: int, task_reward: float) -> float:
         """Return an agent's reward for this tick; one that died has no condition."""
-        paid = task_reward + self.rules.explore * min(self._new.get(agent, 0), NEW_EVENTS_PAID_A_TICK)
+        rules = self.rules
+        paid = task_reward + rules.explore * min(self._new.get(agent, 0), NEW_EVENTS_PAID_A_TICK)
         player = self.game.realm.players.get(agent)
         if player is None:
             return paid
-        if self.rules.heal and player.resources.health_restore > 0:
-            paid += self.rules.heal
-        if self.rules.pay_for_condition:
+        if rules.heal and player.resources.health_restore > 0:
+            paid += rules.heal
+        if any((rules.hp, rules.experience, rules.defence, rules.attack, rules.gold)):
             before, now = self._condition[agent], AgentCondition.of(player)
             self._condition[agent] = now
-            paid += now.paid(before, self.rules)
+            paid += now.paid(before, rules)
         return paid
 
 

@@ -17,7 +17,7 @@ from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.selection import Subsample
 from agent_zoo.agent_settings import SHOWN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
+from agent_zoo.checkpoint import CheckpointInfo, build_untrained, load_checkpoint
 from agent_zoo.checkpoint_files import policy_names, policy_path
 from analysis.codes.content import hidden_layer
 from analysis.codes.partitions import (
@@ -98,13 +98,6 @@ def _check_sees_the_same(name: str, info: CheckpointInfo, dump: Path, metadata: 
                 f"{name} cannot see the lives of {dump} as its policy {metadata.policy} saw them: its {setting} is "
                 f"{ours}, not {theirs}"
             )
-
-
-def untrained(like: CheckpointInfo, seed: int) -> RecurrentPolicy:
-    """Build a network of the same architecture whose weights the seed decides."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return build_policy(like).eval()
 
 
 def draw_lives(dump: Path, most: int, seed: int) -> tuple[np.ndarray, Subsample]:
@@ -230,7 +223,7 @@ def agreement_of(
     """
     drawn, subsample = draw_lives(dump, most, seed)
     like = next(iter(networks.values()))[1]
-    fresh: Networks = {f"untrained (seed {one})": (untrained(like, one), like) for one in (seed, seed + 1)}
+    fresh: Networks = {f"untrained (seed {one})": (build_untrained(like, one), like) for one in (seed, seed + 1)}
     with step(f"replaying {len(drawn):,} lives") as report:
         seen, lives = replay(dump, metadata, drawn, subsample, networks | fresh, report)
     resampled = LifeResamples(lives.index, resamples, seed)

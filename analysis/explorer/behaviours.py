@@ -12,6 +12,7 @@ from activation_store.recording import check_recorded
 from activation_store.selection import OBSERVATIONS, select
 from analysis.clusters.embeddings import umap_embedding
 from analysis.clusters.settings import FEATURES_COMPARED
+from analysis.dynamics.neighbours import STEPS
 from analysis.explorer.base import Base, TickLabels
 from analysis.features import features_named, with_heads_of
 from analysis.labels import NOISE
@@ -23,8 +24,6 @@ from common.argument_checks import split
 from common.progress_view import Step
 from common.user_error import UserError
 
-STEPS = (2, 4, 6)
-"""Ticks over which analyze_dynamics.py takes differences of the state."""
 _ONLY_ACTIVATIONS = [*OBSERVATIONS, "tables"]
 _NEIGHBOURS, _MIN_DIST = 15, 0.1
 _FEWEST_FOR_UMAP = 10

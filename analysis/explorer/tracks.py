@@ -282,7 +282,7 @@ def plane_of(run: FinishedRun, content: Explored) -> np.ndarray | None:
 
 
 def _overlay(maps: SaliencyMaps, content: Explored) -> Overlay:
-    rows = maps.rows_at(places_of(content.seen.records))
+    rows = places_among(places_of(content.seen.records), maps.places)  # -1 where a tick has no map
     ticks = np.flatnonzero((rows >= 0) & np.isfinite(maps.value)[rows])  # not where an option of the target was illegal
     if not len(ticks):
         raise NothingOfThePage(f"{maps.path} has no map of this page's lives: draw more samples, or raise --max-ticks")

@@ -141,11 +141,6 @@ class RunFolder:
         """Write a text file."""
         write_text(self.path / name, content)
 
-    def save_bytes(self, name: str, content: bytes) -> None:
-        """Write a file of another library's format."""
-        with atomic_file(self.path / name) as file:
-            file.write(content)
-
     def save_array(self, name: str, array: np.ndarray) -> None:
         """Write one array as .npy, never pickled."""
         with atomic_file(self.path / name) as file:

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from activation_store.lives import Places
 from activation_store.schema import IDENTITY, TILES_IN_VIEW
-from analysis.lives import places_among
 from analysis.runs.finished_files import open_finished
 from common.array_files import arrays_of
 from common.user_error import UserError
@@ -49,10 +47,6 @@ class SaliencyMaps:
     def facts(self) -> dict[str, Any]:
         """What pages say of them."""
         return {"run": self.path.resolve().name, "of": self.of, "failures": self.failures}
-
-    def rows_at(self, places: Places) -> np.ndarray:
-        """Return the mapped tick at each of some places, -1 where there is none, (T,) int64."""
-        return places_among(places, self.places)
 
 
 def read_saliency(path: Path) -> SaliencyMaps:

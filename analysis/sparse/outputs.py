@@ -31,7 +31,7 @@ from analysis.statistics.inference import LEVEL
 from analysis.statistics.stability import above_floor
 from analysis.tables import tab_separated
 from common.command_line import terminal_table
-from common.files import make_folder
+from common.files import make_folder, write_bytes
 
 FOUND_AGAIN = 0.9
 """Cosine from which on two features count as the same."""
@@ -240,7 +240,7 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
         if one.plan.kind in AUTOENCODERS:
             make_folder(folder.path / SAE_LENS_FOLDER / name)
             for file, written in sae_lens_files(one.dictionary).items():
-                folder.save_bytes(f"{SAE_LENS_FOLDER}/{name}/{file}", written)
+                write_bytes(folder.path / SAE_LENS_FOLDER / name / file, written)
     lines = [{"name": name, **asdict(epoch)} for name, one in fitted.items() for epoch in one.curve]
     folder.save_text(CURVES_FILE, "".join(orjson.dumps(line).decode() + "\n" for line in lines))
     reported = [name for name, one in fitted.items() if one.plan.kind in AUTOENCODERS and not one.plan.original]

@@ -47,7 +47,7 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
         seed=settings.train.seed,
         versions=versions(),
         reward=settings.reward.to_header(),
-        network=settings.policy.network if agent_zoo.has_earlier_network(agent) else "earlier",
+        network=settings.policy.network if hasattr(agent_zoo.load(agent), agent_zoo.EARLIER_CLASS) else "earlier",
         semantic=SemanticShape(chosen.codes, chosen.plane_dimensions, chosen.feed) if chosen.codes else None,
     )
 
