@@ -9,7 +9,7 @@ life. Agents that are moved have shadows, whose outputs are computed as well. Ti
 """
 
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -62,7 +62,8 @@ def main() -> None:
     torch.set_num_threads(1)
     times = measure(arguments)
     show(times)
-    arguments.write({"arguments": asdict(arguments), "seconds": times, "versions": versions()})
+    asked = {"checkpoint": str(arguments.checkpoint), "repetitions": arguments.repetitions, "ticks": arguments.ticks}
+    arguments.write({**asked, "seconds": times, "versions": versions()})
 
 
 def measure(arguments: Arguments) -> dict[str, list[float]]:

@@ -1,5 +1,6 @@
 """Copies of a dump are other episodes, a command's children count with it, and no benchmark drops an option."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.writer import state_of
-from benchmarks import scale
-from tests.command import assert_refused, run_here
+from benchmarks import interventions, scale
+from tests.command import assert_refused, run_here, run_well
 from tests.planted import planted_dump, write_planted
 
 MEGABYTES = 300
@@ -66,3 +67,12 @@ SCRIPTS = sorted(path.name for path in Path(scale.__file__).parent.glob("*.py") 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_options_that_a_benchmark_does_not_have_are_refused(name: str) -> None:
     assert_refused(run_here(f"benchmarks/{name}", "--no-such-option"))
+
+
+def test_the_cost_of_edits_is_written_with_what_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"plain": [2.0, 3.0], "edit of the memory": [4.0, 3.0]}
+    monkeypatch.setattr(interventions, "measure", lambda _: times)
+    run_well("benchmarks/interventions.py", "policies/some.safetensors", "--ticks", 7, "-o", tmp_path / "cost.json")
+    written = json.loads((tmp_path / "cost.json").read_text())
+    assert written["seconds"] == times
+    assert (written["checkpoint"], written["repetitions"], written["ticks"]) == ("policies/some.safetensors", 3, 7)
