@@ -1,5 +1,6 @@
 """Fixtures on the real game: small maps and few agents, everything else as for users."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,7 +45,7 @@ LONGEST_FIRST = (
     "test_original_tools.py", "test_semantic_clusters.py", "test_local_sweep.py", "test_automatic_curriculum.py",
     "test_analyze_dynamics_simulated.py", "test_agreement.py", "test_feature_edits.py", "test_saliency.py",
     "test_train_sparse_autoencoder.py", "test_train_world_model.py", "test_custom_policy.py", "test_conversion.py",
-    "test_reader.py", "test_export.py",
+    "test_reader.py", "test_export.py", "test_on_ray.py", "test_ray_cluster.py", "test_maps.py",
 )  # fmt: skip
 """Files of tests, slow ones too, that take longest. A worker runs whole files, so the last ones to be taken should be
 short."""
@@ -66,6 +67,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if counts:
         shown = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
         terminalreporter.write_line(f"damaged and forged files: {shown}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _power_stays_on() -> Iterator[None]:
+    """No test cuts the power, so that nothing need wait until it is on the disk; scripts that tests start still do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

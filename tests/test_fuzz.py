@@ -55,13 +55,16 @@ def test_damage_gives_one_line_or_what_the_file_tells(
     counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
     faults: list[str] = []
     fuzz.refused.clear()
+    damaged = tmp_path_factory.mktemp("damaged")  # one for all cases: pytest looks at all there are for a free number
 
     @budget(reader.cases)
     @given(data=st.data())
     def attempt(data: st.DataObject) -> None:
         counts["tried"] += 1
+        folder = damaged / str(counts["tried"])
+        folder.mkdir()
         try:
-            reader.attempt(bench, tmp_path_factory.mktemp("damaged"), data)
+            reader.attempt(bench, folder, data)
         except HypothesisException:  # of a choice that led nowhere
             raise
         except (Exception, TooLong) as error:

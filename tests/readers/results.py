@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from activation_store.__main__ import rows
+from activation_store.selection import Subsample
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
@@ -29,7 +30,8 @@ from tests.common.test_array_files import npy
 from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
 from tests.planted_dynamics import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
-from tests.planted_run import rewrite, saved_selection
+from tests.planted_run import labelled_run, rewrite, saved_selection
+from tests.readers.dumps import wholes
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
 for policy in RESULTS:
@@ -84,12 +86,19 @@ def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
     read_or_refuse(lambda: (check_comparable(runs), scorable(gather(runs))), path)
 
 
+@functools.cache
+def selected(bench: Bench) -> tuple[Path, dict[str, Any]]:
+    """A small dump, and a selection in a run of it."""
+    dump = wholes(bench)["parquet"]
+    run = labelled_run(bench.folder() / "run", dump, lambda records: records.tick % 2, Subsample())
+    return dump, orjson.loads(saved_selection(run.with_name("selection.json"), run).read_bytes())
+
+
 @reader("analysis.runs.propagated_labels:read_selection", cases=150)
 def selections(bench: Bench, folder: Path, data: st.DataObject) -> None:
-    analysed = bench["analysed"]
-    path = saved_selection(folder / "selection.json", analysed.run)
-    path.write_bytes(junk_or_json(data, orjson.loads(path.read_bytes())))
-    selection = read_or_refuse(lambda: read_selection(path, analysed.dump), path)
+    (dump, content), path = selected(bench), folder / "selection.json"
+    path.write_bytes(junk_or_json(data, content))
+    selection = read_or_refuse(lambda: read_selection(path, dump), path)
     if selection is not None:
         assert selection.records.tolist() == sorted(set(orjson.loads(path.read_bytes())["records"]))
 
