@@ -4,6 +4,7 @@ Files get their names by one function (`common/files.py`), so these are the mome
 kill leaves behind is the folder as it is at that moment, so the command runs once, and its folder is copied at each.
 """
 
+import itertools
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import yaml
 
 from common.files import PARTIAL_SUFFIX
-from tests.command import ROOT, environment, python
+from tests.command import ROOT, environment, python, run_here
 from tests.fuzz import Bench
 from tests.planted_dynamics import planted_dynamics_run
 from tests.planted_training_runs import plant_run
@@ -24,27 +25,6 @@ from tests.recorded_features import POLICY, UNITS, sparse_arguments
 from tests.test_train import ONE_UPDATE, folders
 from tests.tiny_policies import world_options
 from tests.trained_world_model import arguments, trained_world_model
-
-COPYING = """
-import os, pathlib, runpy, shutil, sys
-folder, copies, script = map(pathlib.Path, sys.argv[1:4])
-sys.argv = sys.argv[3:]
-sys.path.insert(0, os.getcwd())
-rename, parent, named = pathlib.Path.replace, os.getpid(), 0
-def replace(self, target):
-    global named
-    if os.getpid() == parent:
-        named += 1
-        if folder.exists():
-            shutil.copytree(folder, copies / str(named), symlinks=True)
-        else:
-            (copies / str(named)).mkdir()
-    return rename(self, target)
-if copies.is_dir():
-    pathlib.Path.replace = replace
-runpy.run_path(str(script), run_name="__main__")
-"""
-"""Runs a command, and keeps its folder as it is each time before a file gets its name: so a kill would leave it."""
 
 COMPILATION = """
 import os, pathlib, subprocess, sys
@@ -101,7 +81,7 @@ def panel(bench: Bench, folder: Path) -> Sequence[object]:
 
 
 def sweep(bench: Bench, folder: Path) -> Sequence[object]:
-    """Two trials, whose settings Optuna chooses; the trainings themselves are processes of their own."""
+    """A trial, and another one after a kill, whose settings Optuna chooses; trainings are processes of their own."""
     folder.mkdir(exist_ok=True)
     space = {"train.learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1}}
     file = folder / "space.yaml"
@@ -110,7 +90,7 @@ def sweep(bench: Bench, folder: Path) -> Sequence[object]:
     )
     return (
         "-m", "sweep", "-n", "tuned", *ONE_UPDATE, "--sweep-config", file, "--sweeps-dir",
-        folder / "sweeps", "--sweep-runs", 2, *folders(folder, bench["small_world"].maps_dir),
+        folder / "sweeps", "--sweep-runs", 1, *folders(folder, bench["small_world"].maps_dir),
     )  # fmt: skip
 
 
@@ -181,13 +161,27 @@ WRITERS = {
 }  # fmt: skip
 
 
-def run(command: tuple[object, ...], folder: Path, copies: Path) -> tuple[int, str]:
-    """Run a command that writes into `folder`; returns its exit code and what it said last.
+def run(command: tuple[object, ...], folder: Path, copies: Path | None = None) -> tuple[int, str]:
+    """Run a command that writes into `folder`, in this process; returns its exit code and what it said last.
 
     Args:
-        copies: folder for copies of `folder`; where it does not exist, none are kept.
+        copies: an empty folder for `folder` as it is each time before a file gets its name: so a kill would leave it.
     """
-    done = python("-c", COPYING, folder, copies, *command, code=None, timeout=600)
+    rename, named = Path.replace, itertools.count(1)
+
+    def replace(self: Path, target: Path) -> Path:
+        assert copies
+        copy = copies / str(next(named))
+        if folder.exists():
+            shutil.copytree(folder, copy, symlinks=True)
+        else:
+            copy.mkdir()
+        return rename(self, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if copies:
+            patch.setattr(Path, "replace", replace)
+        done = run_here(*map(str, command))
     return done.returncode, done.stderr[-2000:]
 
 
@@ -230,10 +224,10 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
         command = writer.command(bench, folder)
         if writer.resumed and any(path.endswith("settings.json") for path in left):
             command = (writer.script, *writer.resumed(bench, folder))
-        code, printed = run((*command, *(writer.again if left else ())), folder, tmp_path / "none")
+        code, printed = run((*command, *(writer.again if left else ())), folder)
         if writer.fresh and code == 2 and "delete it" in printed:
             shutil.rmtree(folder)
-            code, printed = run(writer.command(bench, folder), folder, tmp_path / "none")
+            code, printed = run(writer.command(bench, folder), folder)
         assert code == 0, f"after a kill at file {moment} of {named}: {printed}"
         lost, more = whole - contents(folder), contents(folder) - whole
         assert not lost and (writer.adds or not more), f"after a kill at file {moment} of {named}: {lost} {more}"
