@@ -14,7 +14,7 @@ from analysis.findings.page import claims_of, claims_table, verify_page
 from analysis.findings.page_template import template_of
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT, assert_refused, assert_refuses, python, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, python, run_here, run_well, start
 from tests.tiny_policies import save_policies
 
 ARMS = "--episodes 2 --max-steps 40 --controls 1 --share 0.25 --workers 1"
@@ -157,44 +157,34 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
         log.unlink()
     planned = run_here("study.py", *own, "--plan").stdout
     assert "clear_kit: will continue" in planned and "clear_second: will run" in planned
-    python("study.py", *own)
+    run_well("study.py", *own)
     assert (tmp_path / "pages/tiny/clear_kit/effects.tsv").read_bytes() == (
         folder / "pages/tiny/clear_kit/effects.tsv"
     ).read_bytes()
 
 
 @pytest.mark.slow
-def test_stages_on_ray_give_the_same_results(folder: Path, tmp_path: Path) -> None:
+def test_other_policies_on_ray_give_the_same_rows_as_in_the_study_itself(folder: Path, tmp_path: Path) -> None:
+    """Their stage has the same name, and so the same worlds; tests/analysis/findings/test_crews.py has more stages."""
     pytest.importorskip("ray")
-    own = arguments(folder, tmp_path)
-    python("study.py", *own, "--ray-address", "local", "--stage-cores", 1)
-    for name in ("clear_kit", "clear_second"):
-        there, here = (parent / "results/tiny" / name / "effects.tsv" for parent in (tmp_path, folder))
-        assert there.read_bytes() == here.read_bytes()
-    refused = run_here("study.py", *own, "--ray-address", "there")
-    assert_refused(refused, "--ray-address is there: must be local, auto or HOST:PORT")
-
-
-@pytest.mark.slow
-def test_other_policies_give_the_same_rows_as_in_the_study_itself(folder: Path, tmp_path: Path) -> None:
     own = [folder / "tiny.yaml", "--results-dir", tmp_path, "--policies", "second", "--policies-dir"]
-    done = python("study.py", *own, folder / "policies")
+    done = python("study.py", *own, folder / "policies", "--ray-address", "local", "--stage-cores", 1)
     page = tmp_path / "findings" / "tiny_second.md"
     assert done.stdout.splitlines()[0] == f"the study of these policies: {tmp_path / 'tiny_second.yaml'}"
     assert done.stdout.splitlines()[-1].endswith(str(page)) and verify_page(page) > 0
     there, here = (
         parent / "clear_second/effects.tsv" for parent in (tmp_path / "tiny_second", folder / "results/tiny")
     )
-    assert there.read_bytes() == here.read_bytes()  # its stage has the same name, and so the same worlds
+    assert there.read_bytes() == here.read_bytes()
     assert "`second`: `value` " in page.read_text() and "Effects (`clear_*`)" in page.read_text()
-    assert "nothing to run" in python("study.py", *own, folder / "policies", "--plan").stdout
-    assert_refused(
-        run_here("study.py", *own, tmp_path),
-        "second.safetensors does not exist: --policies names files in --policies-dir",
-    )
-    refused = run_here("study.py", folder / "tiny.yaml", "--results-dir", tmp_path, "--policies", "a/b")
-    assert_refused(refused, "--policies 'a/b' cannot name a file")
-    assert_refused(run_here("study.py", folder / "tiny.yaml", "--policies", ","), "--policies")
+    assert "nothing to run" in run_here("study.py", *own, folder / "policies", "--plan").stdout
+    for refused, words in (
+        ((*own, tmp_path), "second.safetensors does not exist: --policies names files in --policies-dir"),
+        ((folder / "tiny.yaml", "--results-dir", tmp_path, "--policies", "a/b"), "--policies 'a/b' cannot name a file"),
+        ((folder / "tiny.yaml", "--policies", ","), "--policies"),
+        ((*arguments(folder, tmp_path), "--ray-address", "there"), "is there: must be local, auto or HOST:PORT"),
+    ):
+        assert_refused(run_here("study.py", *refused), words)
 
 
 @pytest.mark.slow
