@@ -28,6 +28,16 @@ pytestmark = pytest.mark.slow
 
 SALIENCY = ("--samples", 3, "--ticks", 9, "--lags", 2, "--check-states", 8)
 READY = "window.explorer !== undefined"
+TICKS = """() => {
+  const points = new Map();
+  for (let number = 0; number < explorer.count; number++) {
+    const { episode, agent } = explorer.point(number);
+    points.set(`${episode} ${agent}`, number);
+  }
+  return [...points.values()].flatMap(explorer.life)
+    .map(({ episode, agent, tick, own, label }) => ({ episode, agent, tick, own, label }));
+}"""
+"""Each tick of each life of which a point is drawn."""
 EFFECT = 5.0
 """Of one unit of ic_1 on ic_3 one tick later, in all behaviours: planted, and far above all others."""
 
@@ -144,12 +154,11 @@ def test_behaviours_are_the_runs_own_where_it_has_them_and_by_vote_elsewhere(pag
     keys = zip(labels["episode"].tolist(), labels["agent_id"].tolist(), labels["tick"].tolist(), strict=True)
     label = dict(zip(keys, labels["label"].tolist(), strict=True))
     own = voted = 0
-    for point in range(0, page.evaluate("explorer.count"), 5):
-        for tick in page.evaluate(f"explorer.life({point})"):
-            key = tick["episode"], tick["agent"], tick["tick"]
-            assert tick["own"] == (key in label)
-            assert tick["label"] == label[key] if tick["own"] else (tick["label"] < 0) == (tick["tick"] < 6)
-            own, voted = own + tick["own"], voted + (not tick["own"])
+    for tick in page.evaluate(TICKS):
+        key = tick["episode"], tick["agent"], tick["tick"]
+        assert tick["own"] == (key in label)
+        assert tick["label"] == label[key] if tick["own"] else (tick["label"] < 0) == (tick["tick"] < 6)
+        own, voted = own + tick["own"], voted + (not tick["own"])
     assert own > 100 and voted > 100
     first = page.evaluate("explorer.life(0)")[0]
     go_to(page, first["agent"], first["episode"], first["tick"])
