@@ -13,7 +13,7 @@ from analysis.probes.probe_run import check_dumps, wanted_of
 from analysis.probes.settings import ProbeSettings
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, assert_refuses, python, rows_of, run_here, run_well
+from tests.command import assert_refused, assert_refuses, rows_of, run_here, run_well
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 
@@ -88,7 +88,7 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
 
 @pytest.mark.slow
 def test_every_baseline_is_probed_and_a_look_back_is_drawn(dumps: list[Path], tmp_path: Path) -> None:
-    python(
+    run_well(
         "train_probes.py", dumps[0], "--targets", "self_food,is_moving", "--history", "4,2", "--resamples", 100,
         "--subsample", 4, "--output-dir", tmp_path,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from agent_zoo.data_parallel import join_processes
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.processes import StopSignal
-from reinforcement_learning.training.run_folder import TrainingState
+from reinforcement_learning.training.run_folder import TrainingFolder, TrainingState
 from reinforcement_learning.training.trainer import Session, train
 from tests.conftest import AGENT
 from tests.reinforcement_learning.training.test_data_parallel import (
@@ -47,6 +47,7 @@ def main() -> None:
     save_file({**gradients, **losses}, folder / f"codebook_{rank}.safetensors")
 
     processes.leads = True
+    TrainingFolder.draw_curves = lambda _: None  # as the fixture `without_curves`
 
     def session(name: str, **others: Any) -> Session:
         return Session(run_in(folder / f"{name}{rank}"), processes=processes, **others)

@@ -37,6 +37,8 @@ from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
 from tests.watched import stepper
 
+pytestmark = pytest.mark.usefixtures("without_curves")
+
 
 def settings_in(maps_dir: Path) -> Settings:
     """A small world, with two updates of one minibatch per process."""
