@@ -11,9 +11,8 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 ONE_CORE: dict[str, Any] = {
     "num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False, "include_log_monitor": False,
-    "no_monitor": True,
 }  # fmt: skip
-"""Of a node, without Ray's dashboard, log monitor and autoscaler, which take longer to start than what is tested."""
+"""Of a node, without Ray's dashboard and log monitor, which take longer to start than what is tested."""
 
 
 def head_node() -> Iterator[Cluster]:
