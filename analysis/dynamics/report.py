@@ -24,6 +24,7 @@ from analysis.statistics.circular_shift import ShiftedCorrelations
 from analysis.statistics.effect_intervals import Differences
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
+from common.number_text import format_p
 
 _SHOWN = 6
 _LAGS_SHOWN = (1, 2, 4, 8)
@@ -362,13 +363,13 @@ def _situation_lines(length: MemoryLength) -> Iterator[str]:
     for group in dict.fromkeys(group for group, _ in compared):
         alike, moved, times = (compared[group, kind] for kind in (WHOLE_ALIKE, MOVED, BEYOND_MOVED))
         yield (
-            f"  {group}, within {alike.lives} lives: same situation: {_with_interval(alike)}, p {alike.p:.4f}; "
-            f"random directions: {_with_interval(moved)}, p {moved.p:.4f}"
+            f"  {group}, within {alike.lives} lives: same situation: {_with_interval(alike)}, p {format_p(alike.p)}; "
+            f"random directions: {_with_interval(moved)}, p {format_p(moved.p)}"
         )
         if np.isfinite(times.value):
             yield (
                 f"    compared with random directions, the memory matters {times.value:.2f} times ({times.low:.2f} to "
-                f"{times.high:.2f}, p {times.p:.4f}) as much as outside of the situation"
+                f"{times.high:.2f}, p {format_p(times.p)}) as much as outside of the situation"
             )
 
 

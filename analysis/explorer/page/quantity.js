@@ -22,6 +22,7 @@ class QuantityCard {
     const { data } = this.state, values = Float64Array.from(this.embedding.values());
     const sorted = Float64Array.from(values).sort(), upper = sorted[Math.floor((1 - UPPER_SHARE) * sorted.length)];
     const isGreat = (point) => values[point] >= upper && values[point] > sorted[0];
+    const great = values.reduce((count, _, point) => count + isGreat(point), 0); // none where all are equal
     const extremes = [["Greatest", this.ordered(values, -1)], ["Least", this.ordered(values, 1)]];
     byId("quantity-name").textContent = quantity.name;
     byId("quantity-body").replaceChildren(
@@ -33,10 +34,10 @@ class QuantityCard {
         element("p", { class: "note" }, `${end} in these lives:`),
         stripOfViews(this.state, end, points.map((point) => data.tables["point.tick"][point])),
       ]),
-      element(
+      ...(great ? [element(
         "button", { type: "button", onclick: () => this.state.selectPoints(isGreat, `greatest ${quantity.name}`, [quantity.name]) },
-        `Select the greatest ${counted(values.reduce((count, _, point) => count + isGreat(point), 0), "point")}`,
-      ),
+        `Select the greatest ${counted(great, "point")}`,
+      )] : []),
       ...editsOf(this.state.colourBy),
     );
   }

@@ -25,10 +25,10 @@ from analysis.interventions.effects.outcomes import (
     title_with_unit,
 )
 from analysis.interventions.effects.study import EffectsStudy, ranking
-from analysis.interventions.effects.text import number, p_text
+from analysis.interventions.effects.text import number
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
-from common.number_text import plural
+from common.number_text import format_p, plural
 
 EDIT = "edit"
 INK = "#1a1a1a"
@@ -345,7 +345,7 @@ def _draw(axes: Axes, response: DoseResponse) -> None:
     axes.set_ylim(*limits([*response.effects, *response.random]))
     axes.set_title(
         wrapped(title_with_unit(response.outcome), _LETTERS_IN_PANEL)
-        + f"\nslope {number(response.slope.value)}, q {p_text(response.q)}",
+        + f"\nslope {number(response.slope.value)}, q {format_p(response.q)}",
         fontsize=9,
     )
     axes.set_xticks(response.doses) if len(response.doses) <= 6 else axes.xaxis.set_major_locator(few_ticks())

@@ -22,7 +22,7 @@ from analysis.interventions.effects.predicted import Bend, Follows
 from analysis.interventions.effects.study import EffectsStudy, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
-from common.number_text import plural, share_text
+from common.number_text import format_p, plural, share_text
 
 _OPTIONS_SHOWN = 3
 _HEADS_SHOWN = 5
@@ -66,11 +66,6 @@ def with_interval(name: str, estimate: Estimate, *more: str, sign: bool = True) 
     known = math.isfinite(estimate.low)
     interval = f"{number(estimate.low, sign)} to {number(estimate.high, sign)}" if known else "no interval"
     return f"{name} {number(estimate.value, sign)} ({'; '.join([interval, *more])})"
-
-
-def p_text(p: float) -> str:
-    """Write a p- or q-value."""
-    return "n/a" if not math.isfinite(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _about(study: EffectsStudy) -> Iterator[str]:
@@ -129,7 +124,7 @@ def _effects(effects: Iterable[Effect]) -> Iterator[str]:
 def _effect_line(effect: Effect) -> str:
     found = effect.verdict != "no more than controls"
     size = [] if found else [_size_of(effect.outcome, effect.detectable, effect.effect)]
-    more = [f"q {p_text(effect.q)}", *_controls(effect.against, True), *_against_controls(effect), *size]
+    more = [f"q {format_p(effect.q)}", *_controls(effect.against, True), *_against_controls(effect), *size]
     return with_interval(title_with_unit(effect.outcome), effect.effect, *more)
 
 
@@ -139,7 +134,7 @@ def _not_found(effect: Effect) -> str:
         return with_interval(
             title_with_unit(effect.outcome),
             effect.effect,
-            f"within {effect.margin:.3g}, q {p_text(effect.equivalence_q)}",
+            f"within {effect.margin:.3g}, q {format_p(effect.equivalence_q)}",
         )
     size = f" ({_size_of(effect.outcome, effect.detectable, effect.effect)})" if effect.verdict == "undecided" else ""
     return title(effect.outcome) + size
@@ -163,7 +158,7 @@ def _controls(against: Iterable[Against], sign: bool) -> Iterator[str]:
 
 
 def _against_controls(judged: Judged) -> list[str]:
-    return [f"q against controls {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
+    return [f"q against controls {format_p(judged.beyond_q)}"] if judged.can_be_compared else []
 
 
 def _at_once(levels: Mapping[str, AtOnce]) -> Iterator[str]:
@@ -213,7 +208,7 @@ def _concluded(name: str, judged: Judged) -> str:
     """Write a result with its controls, the verdict, and what could have been found where that is negative."""
     negative = judged.verdict in ("undecided", "no more than controls")
     size = [_size_of(None, judged.detectable, judged.measured)] if negative else []
-    more = [f"q {p_text(judged.q)}", *_controls(judged.against, True), *_against_controls(judged), judged.words, *size]
+    more = [f"q {format_p(judged.q)}", *_controls(judged.against, True), *_against_controls(judged), judged.words, *size]
     return with_interval(name, judged.measured, *more)
 
 
@@ -236,7 +231,7 @@ def _spillovers(study: EffectsStudy, arm: str) -> Iterator[str]:
         return
     effects = [spillover for spillover in own if spillover.is_found]
     for effect in effects:
-        line = with_interval(title_with_unit(effect.outcome), effect.effect, f"q {p_text(effect.q)}")
+        line = with_interval(title_with_unit(effect.outcome), effect.effect, f"q {format_p(effect.q)}")
         yield f"  unedited neighbours: {line}"
     if not effects:
         sizes = "; ".join(
@@ -260,9 +255,9 @@ def _slopes(study: EffectsStudy) -> Iterator[str]:
         if response.is_found:
             random = _controls([response.against], True) if response.against else []
             known = math.isfinite(response.beyond_q)
-            beyond = [f"q against controls {p_text(response.beyond_q)}"] if known else []
+            beyond = [f"q against controls {format_p(response.beyond_q)}"] if known else []
             name = f"{title_with_unit(response.outcome)}, per unit of dose"
-            line = with_interval(name, response.slope, f"q {p_text(response.q)}", *random, *beyond)
+            line = with_interval(name, response.slope, f"q {format_p(response.q)}", *random, *beyond)
             before = "" if response.beyond_random else f"no more than {RANDOM}: " if known else "no controls: "
             yield f"  {before}{line}; {response.shape}"
     if rest := [
