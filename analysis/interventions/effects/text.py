@@ -208,7 +208,13 @@ def _concluded(name: str, judged: Judged) -> str:
     """Write a result with its controls, the verdict, and what could have been found where that is negative."""
     negative = judged.verdict in ("undecided", "no more than controls")
     size = [_size_of(None, judged.detectable, judged.measured)] if negative else []
-    more = [f"q {format_p(judged.q)}", *_controls(judged.against, True), *_against_controls(judged), judged.words, *size]
+    more = [
+        f"q {format_p(judged.q)}",
+        *_controls(judged.against, True),
+        *_against_controls(judged),
+        judged.words,
+        *size,
+    ]
     return with_interval(name, judged.measured, *more)
 
 
