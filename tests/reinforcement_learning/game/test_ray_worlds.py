@@ -31,15 +31,20 @@ def cluster():
     ray.shutdown()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def on_ray(cluster, small_world, task, maps):
-    """Worlds that all tests play one after the other: the first one compares their first episodes, the last kills one.
-
-    Each worker loads the game anew, which takes longer than all that is tested.
-    """
     worlds = make_worlds(AGENT, small_world, task, ON_RAY, maps, first_episodes(7, 4))
     yield worlds
     worlds.close()
+
+
+@pytest.mark.slow
+def test_an_error_in_a_tick_is_not_lost(on_ray, layout) -> None:
+    on_ray.async_reset()
+    on_ray.recv()
+    on_ray.send(np.full((on_ray.agents_per_batch, len(layout.heads)), 9_999))
+    with pytest.raises(ray.exceptions.RayTaskError, match="Actions do not match action space"):
+        on_ray.recv()
 
 
 @pytest.mark.slow
@@ -76,15 +81,6 @@ def test_more_workers_than_cores_and_maps_that_a_worker_does_not_see_are_refused
     creator = functools.partial(make_environment, AGENT, small_world, task, maps)
     with pytest.raises(UserError, match=r"does not see the maps in .*elsewhere: put --env.maps-dir on a file system"):
         RayWorlds([creator], num_workers=1, maps=tmp_path / "elsewhere")
-
-
-@pytest.mark.slow
-def test_an_error_in_a_tick_is_not_lost(on_ray, layout) -> None:
-    on_ray.async_reset()
-    on_ray.recv()
-    on_ray.send(np.full((on_ray.agents_per_batch, len(layout.heads)), 9_999))
-    with pytest.raises(ray.exceptions.RayTaskError, match="Actions do not match action space"):
-        on_ray.recv()
 
 
 @pytest.mark.slow
