@@ -61,7 +61,7 @@ def test_damage_gives_one_line_or_what_the_file_tells(
     @given(data=st.data())
     def attempt(data: st.DataObject) -> None:
         counts["tried"] += 1
-        folder = damaged / str(counts["tried"])
+        folder = damaged / f"{counts['tried']:06}"  # as long as any other: files may hold it
         folder.mkdir()
         try:
             reader.attempt(bench, folder, data)

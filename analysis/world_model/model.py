@@ -345,7 +345,7 @@ def load_model(path: Path) -> tuple[WorldModel, Origin]:
         model.network.load_state_dict(as_tensors(_part(arrays, "network")))
         if sightings := _part(arrays, "sightings"):
             model = replace(model, sightings=Sightings.of_arrays(sightings))
-    except (orjson.JSONDecodeError, RuntimeError, TypeError, ValueError, LookupError) as error:
+    except (orjson.JSONDecodeError, RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
         raise UserError(f"{path} does not fit this version's world model ({reason}): train it again") from None
     model.network.eval()
