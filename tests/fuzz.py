@@ -257,7 +257,7 @@ def resigned(text: bytes) -> bytes:
         content = orjson.loads(text)
         if isinstance(content, dict):
             return orjson.dumps(with_checksum({key: value for key, value in content.items() if key != CHECKSUM}))
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError, RecursionError):  # nested too deep to be written
         pass
     return text
 
